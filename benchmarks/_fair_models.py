@@ -12,9 +12,8 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification.mobilenet import PyTorchMobileNetV2, TensorFlowPetDatasetMobileNetV2
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
-from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
-from nnpipe.modelwrappers.classification.tensorflow_mobilenet import TensorFlowPetDatasetMobileNetV2
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.tensorflow import TensorFlowWrapper
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from _paired_pictures import Floats, Ints, Pair, anomaly_maps, detections, masks, poses, segmentations
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 
 Draw = Callable[[np.random.Generator, int], Pair]
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 
 Pair = tuple[Evaluation, Evaluation]
 Floats = npt.NDArray[np.float64]

@@ -133,7 +133,7 @@ def size_after(epochs: int) -> int:
     """Return the bytes of the last checkpoint of a training of so many epochs, with the callbacks that keep rows."""
     import torch
 
-    from nnpipe.training.callbacks.epoch_summary import EpochSummary
+    from nnpipe.training.callbacks.history import EpochSummary
     from nnpipe.training.checkpoints import LAST
     from nnpipe.training.options import TrainerOptions
     from nnpipe.training.outputs.classification import ClassificationOutput

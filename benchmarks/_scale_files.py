@@ -171,7 +171,7 @@ def refusing(path: Path, folder: Path) -> Cost:
 
 _SPLITTING = """
 import sys
-from nnpipe.datasets.image_folder import ImageFolderDataset
+from nnpipe.datasets.image_files import ImageFolderDataset
 dataset = ImageFolderDataset(dataset_root=sys.argv[1])
 print(len(dataset.split("test")))
 with open("/proc/self/io") as facts:

@@ -18,7 +18,7 @@ import numpy as np
 from _growth import growth
 from _table import EPYC
 
-from nnpipe.training.callbacks.writing_callback import writes_after
+from nnpipe.training.callbacks.callback import writes_after
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.run_page import write_run_page

@@ -37,11 +37,11 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep.budget import MeasuringTime
+from nnpipe.workflows.sweep.estimates import chosen_places, sample_count
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.race import Race
 from nnpipe.workflows.sweep.run import Done
-from nnpipe.workflows.sweep.samples import chosen_places, sample_count
 from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked
 from nnpipe.workflows.sweep.sweep import read_sweep
 

@@ -30,8 +30,7 @@ from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import MissingTool
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES
-from nnpipe.frameworks.cortex_m.image import FORMAT, image_of, read_image
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, image_of, read_image
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.runtimes.litert import LiteRTRuntime

@@ -30,12 +30,11 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.formats.tflite_program import read_program
+from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.changed_graphs import changed_graph
-from nnpipe.testing.integer_graphs import random_integer_graph
-from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
-from nnpipe.testing.wide_integer_graphs import wide_integer_graph
+from nnpipe.testing.c_operator import SanitiserFinding, sanitised_outputs
+from nnpipe.testing.integer_graphs import random_integer_graph, wide_integer_graph
+from nnpipe.testing.model_files import changed_graph
 
 MACROS: tuple[tuple[str, ...], ...] = ((), ("NN_DSP_IN_C",), ("NN_DSP_IN_C", "NN_MVE_IN_C"))
 TOGETHER = 400

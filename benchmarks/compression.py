@@ -24,8 +24,8 @@ from typing import Any
 from _table import DATA, EPYC, at_most, existing, report
 
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.workflows.search.result import TrialTable
 from nnpipe.workflows.search.run_file import read_search, run_search
-from nnpipe.workflows.search.table import TrialTable
 
 SEEN_ON = EPYC
 ALLOWED, MOST_SECONDS = 0.01, 600.0

@@ -32,7 +32,7 @@ from nnpipe.architectures.architecture_space import ArchitectureSpace
 from nnpipe.architectures.darts import DartsResult, darts
 from nnpipe.architectures.supernet import train_supernet
 from nnpipe.architectures.training import Features, TrainingRecipe, train_network
-from nnpipe.datasets.worn_digits import WornDigitsDataset
+from nnpipe.datasets.digits import WornDigitsDataset
 from nnpipe.workflows.progress import bar
 
 SEEDS, RANDOM_CELLS, LEAST = 10, 20, 8

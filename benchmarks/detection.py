@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from _table import EPYC, report
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.tasks.detection.metrics import METRICS
 
 CPU_GOAL, MEMORY_GOAL = 30.0, 1e9

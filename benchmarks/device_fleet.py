@@ -27,9 +27,8 @@ from _table import EPYC, report
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import Listener
+from nnpipe.core.runtime_protocol import Listener, ServerOptions
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.datasets.arrays import write_arrays

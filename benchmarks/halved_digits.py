@@ -30,8 +30,8 @@ from nnpipe.core.registry import find
 from nnpipe.core.task import task_named
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.settings import read_settings
+from nnpipe.workflows.search.result import TrialTable
 from nnpipe.workflows.search.run_file import read_search, run_search
-from nnpipe.workflows.search.table import TrialTable
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 KEPT = ("TFLite float32", "TFLite int8")

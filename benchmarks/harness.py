@@ -39,9 +39,8 @@ from _table import EPYC, interleave, report
 
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring._load_loops import closed, streamed
 from nnpipe.measuring.load import Load, Until
-from nnpipe.measuring.load_generator import run_load
+from nnpipe.measuring.load_generator import closed, run_load, streamed
 from nnpipe.measuring.loop import Window
 from nnpipe.measuring.punctuality import lateness
 from nnpipe.testing.fakes import ECHO_IO, FakeSession, spin

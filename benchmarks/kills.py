@@ -35,7 +35,7 @@ from _table import report
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent.processes import processes_with_variable
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import configuration_key
+from nnpipe.searching.trial_store import configuration_key
 
 XEON = "Intel Xeon, 2 cores, a virtual machine (KVM)"
 MARK = "NNPIPE_BENCHMARK_MARK"

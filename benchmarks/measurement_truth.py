@@ -49,9 +49,9 @@ from _worlds import Weather, World
 from onnx import TensorProto, helper, numpy_helper
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.measuring.autocorrelation import Sample
 from nnpipe.measuring.interleaving import Record, interleave
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict, verdicts
+from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.worker_pool import Stage
 

@@ -28,7 +28,7 @@ import nnpipe as nnp
 from nnpipe.core.registry import find
 from nnpipe.core.session import timed_runs
 from nnpipe.core.tensors import random_batch
-from nnpipe.measuring.signed_rank import centre
+from nnpipe.measuring.paired_comparison import centre
 from nnpipe.modelwrappers.files.mimic import Mimic
 from nnpipe.workflows.candidates.model_files import artifact_of
 

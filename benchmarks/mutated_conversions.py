@@ -34,9 +34,8 @@ from planted_damage import Converted, converted, opened, planted, verdict_on
 
 from nnpipe.analysis.agreement import Tolerances, compare
 from nnpipe.analysis.suspect_operations import Suspect
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import INTEGERS as INTEGER_CLAIMS
-from nnpipe.core.claims import numbers_of
+from nnpipe.core.artifact import INTEGERS as INTEGER_CLAIMS
+from nnpipe.core.artifact import Artifact, numbers_of
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find

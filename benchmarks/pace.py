@@ -38,7 +38,7 @@ from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.measuring.pace import Pace, Paced, run_paced
 from nnpipe.protocols.client.session import open_session
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.fake_runtimes import FakeRuntime, fake_model
+from nnpipe.testing.fakes import FakeRuntime, fake_model
 
 PACE = Pace.parse("20ms")
 SPIN_US, COLD_US = 500, 300

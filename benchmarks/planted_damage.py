@@ -44,8 +44,7 @@ from _table import DATA, EPYC, existing, report
 
 from nnpipe.analysis.agreement import Tolerances
 from nnpipe.analysis.weight_changes import Weighing
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Selector

@@ -25,7 +25,7 @@ import torch
 from _table import EPYC, report
 from sklearn.datasets import load_digits
 
-from nnpipe.training.callbacks.worst_samples import relative
+from nnpipe.training.callbacks.sample_losses import relative
 
 SAMPLES, BATCH, EPOCHS, RATE, DROPOUT = 1200, 32, (5, 10, 15, 20), 3e-3, 0.5
 GOAL = 0.95

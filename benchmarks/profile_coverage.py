@@ -32,13 +32,12 @@ from _table import EPYC, report
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.graph_sizes import random_inputs
+from nnpipe.core.graph import random_inputs
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession, timed_runs
-from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchPetDatasetMobileNetV2
-from nnpipe.modelwrappers.classification.tensorflow_mobilenet import TensorFlowPetDatasetMobileNetV2
+from nnpipe.modelwrappers.classification.mobilenet import PyTorchPetDatasetMobileNetV2, TensorFlowPetDatasetMobileNetV2
 
 RUNS, LEAST_NS, MOST_SAMPLES = 30, 5_000_000, 64
 SIDE, QUICK_SIDE = 224, 96

@@ -64,10 +64,10 @@ from _table import EPYC, processors
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.checksums import CHECKS, available, best
+from nnpipe.protocols.conversation.frame import CHECKS, available, best
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fake_runtimes import NoOpRuntime, fake_model, flat_io
+from nnpipe.testing.fakes import NoOpRuntime, fake_model, flat_io
 
 PAYLOADS = (1024, 150_528, 602_112, 10_000_000)
 PEERS_PAYLOAD = 150_528  # where most is claimed, so that it is measured longest

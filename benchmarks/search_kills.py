@@ -34,7 +34,7 @@ from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.agent.processes import processes_with_variable
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import SearchTrial, configuration_key
+from nnpipe.searching.trial_store import SearchTrial, configuration_key
 
 WORKERS = 4
 LIMIT = 900.0  # seconds for one case

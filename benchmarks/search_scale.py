@@ -31,7 +31,7 @@ from _table import EPYC, report
 
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import Proposal, TrialLease
+from nnpipe.searching.trial_store import Proposal, TrialLease
 
 WORKERS = 64
 MOST_WAIT_MS, MOST_CPU, MOST_MB, MOST_MS = 100.0, 60.0, 500.0, 20.0

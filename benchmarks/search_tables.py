@@ -35,11 +35,10 @@ from _table import DATA, EPYC, existing, report
 
 import nnpipe as nnp
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, configuration_key
 
 TABLES = DATA / "search"
 TRIALS, SEEDS = 100, 20

@@ -37,7 +37,7 @@ from _table import EPYC, report
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fake_runtimes import FakeRuntime, fake_model
+from nnpipe.testing.fakes import FakeRuntime, fake_model
 
 SPINS_US = (0, 500, 2000, 20_000)
 DELAY = 0.02  # seconds, each way

@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 from _table import DATA, EPYC, existing, report, skip_without
 
-from nnpipe.measuring.counted_figure import counted_figure
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.run_figures import counted_figure
 from nnpipe.workflows.devices.c_server import build_server
 from nnpipe.workflows.sweep.sweep import sweep
 from nnpipe.workflows.sweep.sweep_result import SweepResult

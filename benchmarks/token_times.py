@@ -27,9 +27,9 @@ from time import perf_counter_ns, thread_time_ns
 import numpy as np
 from _table import EPYC, report
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import PROMPT, REFERENCE, GenerationSession, Ids
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.loop import Window
 from nnpipe.tasks.generation.metrics import mean_intervals
 from nnpipe.tasks.generation.task import Generation

@@ -18,7 +18,7 @@ from typing import Any
 
 from nnpipe.measuring.run import Run
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.sections.outcome import outcome
+from nnpipe.report.sections.verdict import outcome
 
 PAGE = Path(__file__).resolve().parent / "breadth.md"
 BEGIN, END = "<!-- measured -->\n", "<!-- end of what was measured -->"

@@ -29,12 +29,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import c_headers
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.families import FAMILIES, PARTS
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, PARTS, components
 from nnpipe.core.task import installed_tasks
 from nnpipe.measuring.quantities import QUANTITIES, quality
-from nnpipe.protocols.conversation.checksums import CHECKS
-from nnpipe.protocols.conversation.frame import CODES, HEADER_FIELDS, FrameKind, HeaderField
+from nnpipe.protocols.conversation.frame import CHECKS, CODES, HEADER_FIELDS, FrameKind, HeaderField
 from nnpipe.protocols.conversation.handshake import HELLO_FIELDS, WELCOME_FIELDS
 from nnpipe.protocols.conversation.packets import PACKET_FIELDS, TYPES
 from nnpipe.protocols.conversation.payloads import (

@@ -20,35 +20,21 @@ import torch
 from tqdm import tqdm
 
 from nnpipe.core.errors import NNPipeError
-from nnpipe.training.callbacks.activations import ActivationStatistics
 from nnpipe.training.callbacks.attention import AttentionMaps
-from nnpipe.training.callbacks.augmentations import Augmentations
-from nnpipe.training.callbacks.best_figures import BestFigures
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.classification_report import ClassificationReport
-from nnpipe.training.callbacks.confusions import Confusions
-from nnpipe.training.callbacks.dataset_summary import DatasetSummary
+from nnpipe.training.callbacks.classification_report import ClassificationReport, Confusions
 from nnpipe.training.callbacks.embeddings import Embeddings
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
 from nnpipe.training.callbacks.explanations import Explanations
-from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history_plots import HistoryPlots
-from nnpipe.training.callbacks.history_table import HistoryTable
-from nnpipe.training.callbacks.kernels import Kernels
-from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
-from nnpipe.training.callbacks.learning_rate_finder import LearningRateFinder
-from nnpipe.training.callbacks.model_summary import ModelSummary
-from nnpipe.training.callbacks.nan_watch import NanWatch
+from nnpipe.training.callbacks.history import BestFigures, EpochSummary, HistoryPlots, HistoryTable
+from nnpipe.training.callbacks.learning_rate import LearningRateFinder, LearningRateRecorder
 from nnpipe.training.callbacks.onnx_export import OnnxExport
-from nnpipe.training.callbacks.profiler import ProfilerTrace
-from nnpipe.training.callbacks.resource_monitor import ResourceMonitor
-from nnpipe.training.callbacks.run_page import RunPage
-from nnpipe.training.callbacks.sample_losses import SampleLosses
-from nnpipe.training.callbacks.samples import RandomSamples
-from nnpipe.training.callbacks.source_snapshot import SourceSnapshot
+from nnpipe.training.callbacks.resource_monitor import NanWatch, ProfilerTrace, ResourceMonitor
+from nnpipe.training.callbacks.run_page import RunPage, SourceSnapshot
+from nnpipe.training.callbacks.sample_losses import SampleLosses, WorstSamples
+from nnpipe.training.callbacks.samples import Augmentations, RandomSamples
+from nnpipe.training.callbacks.summaries import DatasetSummary, ModelSummary
 from nnpipe.training.callbacks.tensorboard import TensorBoard
-from nnpipe.training.callbacks.weights import WeightStatistics
-from nnpipe.training.callbacks.worst_samples import WorstSamples
+from nnpipe.training.callbacks.weights import ActivationStatistics, GradientNorms, Kernels, WeightStatistics
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput

@@ -24,7 +24,7 @@ def train(rate, epochs, storage):
     from nnpipe.core.artifact import sidecar_of
     from nnpipe.core.training import TrainingOptions
     from nnpipe.datasets.digits import DigitsDataset
-    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+    from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
     from nnpipe.storage.storage import open_storage
 
     dataset = DigitsDataset()

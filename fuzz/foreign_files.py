@@ -656,7 +656,7 @@ def declared(path: str) -> None:
 
 def read_openvino() -> None:
     """Put the parts of an OpenVINO model into one file, whose checksums are those of the changed parts, and read it."""
-    from nnpipe.formats.stored_zip import write_stored
+    from nnpipe.formats.model_folder import write_stored
     from nnpipe.runtimes.openvino import OpenVINORuntime
 
     parts = {"io.json": Path("io.json"), "model.xml": Path("m.xml"), "model.bin": Path("m.bin")}

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.families import FAMILIES
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, components
 
 TESTS = Path(__file__).resolve().parent
 CONTRACTS = {

@@ -23,9 +23,8 @@ from warm_python import WarmPython
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.families import FAMILIES
 from nnpipe.core.generation import GenerationSession
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, components
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.task import installed_tasks
 
@@ -258,7 +257,7 @@ def test_the_extras_that_pages_name_exist() -> None:
 
 @pytest.mark.parametrize("block", of_kind("json"), ids=str)
 def test_json_is_what_it_stands_for(block: Block) -> None:
-    from nnpipe.measuring.json_arrays import unpack
+    from nnpipe.measuring.result_json import unpack
 
     data = json.loads(block.text)
     if "artifact" in block.words:
@@ -366,7 +365,7 @@ def acme(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short names lead to the third-party package, as if it were installed."""
     from importlib.metadata import EntryPoint, entry_points
 
-    from nnpipe.core.component_modules import ENTRY_POINTS
+    from nnpipe.core.registry import ENTRY_POINTS
 
     def with_acme(**selection: Any) -> list[EntryPoint]:
         ours = [EntryPoint("acme", "acme_nn", ENTRY_POINTS)] if selection.get("group") == ENTRY_POINTS else []
@@ -470,7 +469,7 @@ def test_units_of_systemd_start_commands_that_exist() -> None:
 
 
 def test_options_within_sentences_exist() -> None:
-    from nnpipe.core.deployment import RemoteOptions, ServerOptions
+    from nnpipe.core.runtime_protocol import RemoteOptions, ServerOptions
     from nnpipe.core.training import TrainingOptions
     from nnpipe.measuring.load_options import LoadOptions
     from nnpipe.measuring.measure_options import MeasureOptions

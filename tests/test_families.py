@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.families import FAMILIES
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, components
 
 
 def told_to_type_checkers(package: str) -> dict[str, str]:

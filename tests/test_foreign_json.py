@@ -9,7 +9,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "nnpipe"
 
 OTHERS = {
     "core/bounded_json.py": "it is that reader",
-    "core/progress_file.py": "single lines of bounded length, whose numbers may be beyond all bounds",
+    "core/progress.py": "single lines of bounded length, whose numbers may be beyond all bounds",
     "jobs/agent": "sent to other machines alone, with the standard library only",
     "workflows/boards/agent": "sent to other machines alone, with the standard library only",
     "codegen/runtime/common.py": "copied into scripts that stand alone",
@@ -18,14 +18,14 @@ OTHERS = {
     "training/run_settings.py": "a copy of settings, written in the same line",
     "workflows/pipeline/entries.py": "a copy of settings, written in the same line",
     "experiment/state_file.py": "states hold any whole numbers and texts; a checksum comes before",
-    "training/_row_files.py": "rows hold any whole numbers and texts",
+    "training/checkpoints.py": "rows hold any whole numbers and texts",
     "workflows/isolation/subprocess_guard.py": "a pipe from the command's own process",
     "workflows/isolation/subprocess_worker.py": "a pipe from the command's own worker",
     "workflows/candidates/deployment.py": "a pipe between a command and the server that it starts",
     "workflows/workers/worker_process.py": "what a command gives its own workers",
     "workflows/reduction/subprocess_tasks.py": "what the command's own worker answers",
     "compilers/_tvm_search.py": "the request of the process that starts it",
-    "frameworks/iree_profile.py": "printed by IREE's own tool",
+    "frameworks/iree.py": "printed by IREE's own tool",
     "frameworks/onnxruntime_profile.py": "written by ONNX Runtime a moment ago",
 }
 """The modules and packages that call the standard library's reader, and why they may."""

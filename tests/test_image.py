@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.deployment import RemoteOptions, ServerOptions
+from nnpipe.core.runtime_protocol import RemoteOptions, ServerOptions
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios import target
 from nnpipe.scenarios._cli.command import parse
 from nnpipe.scenarios.inference_server import ROLES
-from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
+from nnpipe.workflows.devices.inspection import trial_batch, write_trial_models
 
 TEXT = (Path(__file__).parents[1] / "Dockerfile.target").read_text("utf-8")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}

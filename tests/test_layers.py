@@ -16,24 +16,24 @@ SOURCE = ROOT / "src" / "nnpipe"
 ASIDE = {"testing": {"core", "protocols", "training", "layers", "codegen", "compilers"}}
 """Packages beside the table: what each may import, while nothing may import them."""
 
-CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "collate", "reservoir")}]
+CIRCLES = [{f"nnpipe.training.sequences.{name}" for name in ("sequence", "map", "regroup", "reservoir")}]
 """Circles that are meant: a sequence's methods, such as ``map``, make stages, which are sequences themselves."""
 
 CIRCLES_OF_TYPES = {
-    ("nnpipe.codegen.graph", "nnpipe.codegen.generator"),
-    ("nnpipe.codegen.script_task", "nnpipe.codegen.generator"),
-    ("nnpipe.codegen.script_task", "nnpipe.codegen.writer"),
+    ("nnpipe.codegen.graph", "nnpipe.codegen.description"),
+    ("nnpipe.codegen.script_task", "nnpipe.codegen.description"),
+    ("nnpipe.codegen.script_task", "nnpipe.codegen.script"),
     ("nnpipe.core.live_model", "nnpipe.core.model"),
-    ("nnpipe.experiment.database._schema", "nnpipe.experiment.database.connections"),
+    ("nnpipe.experiment.database._tables", "nnpipe.experiment.database.connections"),
     ("nnpipe.layers.graph.shape_inference", "nnpipe.layers.graph.graph"),
     ("nnpipe.measuring.diagnosis", "nnpipe.measuring.run"),
-    ("nnpipe.measuring.energy_figure", "nnpipe.measuring.run"),
+    ("nnpipe.measuring.run_figures", "nnpipe.measuring.run"),
     ("nnpipe.measuring.quality_doubts", "nnpipe.measuring.run"),
     ("nnpipe.modelwrappers.frameworks.pytorch_export", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
-    ("nnpipe.modelwrappers.frameworks.pytorch_step_graph", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
-    ("nnpipe.modelwrappers.frameworks.pytorch_training_data", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_profile", "nnpipe.modelwrappers.frameworks.pytorch"),
+    ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.modelwrappers.frameworks.pytorch_training", "nnpipe.modelwrappers.frameworks.pytorch"),
     ("nnpipe.training.final_weights", "nnpipe.training.fit"),
 }

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 import nnpipe
-from nnpipe.core.families import FAMILIES, PARTS
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, PARTS, components
 from nnpipe.scenarios._cli.index import PURPOSES
 
 ROOT = Path(__file__).resolve().parents[1]

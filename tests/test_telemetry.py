@@ -48,7 +48,7 @@ if __name__ == "__main__":
 _TRAINING = """
 from pathlib import Path
 from nnpipe.testing import trainings
-from nnpipe.training.callbacks.mlflow_log import MlflowLog
+from nnpipe.training.callbacks.tracking import MlflowLog
 if __name__ == "__main__":
     here = Path("training").absolute()
     trainings.keras_training(here, [MlflowLog("mlflow")])
@@ -104,7 +104,7 @@ def test_the_switches_are_set_before_any_package_is_imported() -> None:
     imports = [node for node in first if isinstance(node, (ast.Import, ast.ImportFrom))]
     modules = [getattr(node, "module", None) or node.names[0].name for node in imports]
     assert modules == ["os", "sys", "nnpipe.core.telemetry"]
-    asked = "import os, sys; import nnpipe.core.naming; print([os.environ.get(name) for name in sys.argv[1:]])"
+    asked = "import os, sys; import nnpipe.core.messages; print([os.environ.get(name) for name in sys.argv[1:]])"
     kept = {name: value for name, value in os.environ.items() if name not in SWITCHES}
     command = [sys.executable, "-c", asked, *SWITCHES]
     told = subprocess.run(command, env={**kept, "PYTHONPATH": str(_SOURCE)}, capture_output=True, text=True, check=True)

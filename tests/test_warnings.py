@@ -20,7 +20,7 @@ PLANTED = {
     "alike_in_name": ("old way", "DeprecationWarning", "nnpipelike.module", True),
     "blas_called_by_them": (f"{MADE_UP} dot", "RuntimeWarning", "onnx.reference.ops.op_gemm", True),
     "blas_called_by_us": (f"{MADE_UP} matmul", "RuntimeWarning", "nnpipe.core.quantization", True),
-    "real_trouble": (f"{MADE_UP} divide", "RuntimeWarning", "nnpipe.core.batch_conversion", False),
+    "real_trouble": (f"{MADE_UP} divide", "RuntimeWarning", "nnpipe.core.quantization", False),
 }
 LEFT_OPEN = """
 def test_a_file_that_nobody_closed(tmp_path):

@@ -10,10 +10,9 @@ import pytest
 
 from nnpipe.core.arguments import Argument, arguments_of
 from nnpipe.core.component import Component
-from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.families import FAMILIES
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, components
+from nnpipe.core.runtime_protocol import RemoteOptions, ServerOptions
 from nnpipe.core.training import TrainingOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions

@@ -18,8 +18,7 @@ from pages import written
 import nnpipe
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.families import FAMILIES, PARTS
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, PARTS, components
 
 ERRORS, INTERFACES, FUNCTIONS, VALUES = "Errors", "Interfaces", "Functions", "Values and options"
 FOLDERS = {FUNCTIONS: "functions", INTERFACES: "interfaces", VALUES: "values"}

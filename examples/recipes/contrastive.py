@@ -10,11 +10,10 @@ import sys
 import torch
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.contrastive import ContrastiveOutput
-from nnpipe.training.outputs.embedding import EmbeddingOutput
+from nnpipe.training.outputs.embedding import ContrastiveOutput, EmbeddingOutput
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
 

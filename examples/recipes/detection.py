@@ -9,8 +9,8 @@ import sys
 
 import torch
 
-from nnpipe.datasets.synthetic_boxes import SyntheticDetectionDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.datasets.synthetic_pictures import SyntheticDetectionDataset
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.detection import DetectionOutput

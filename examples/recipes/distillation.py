@@ -11,11 +11,10 @@ from pathlib import Path
 import torch
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.classification import ClassificationOutput
-from nnpipe.training.outputs.distillation import DistillationOutput
+from nnpipe.training.outputs.classification import ClassificationOutput, DistillationOutput
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.checkpoints import load_weights
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions

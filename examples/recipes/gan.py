@@ -10,10 +10,10 @@ import sys
 import torch
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.classification import BinaryOutput
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
 

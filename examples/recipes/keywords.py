@@ -11,14 +11,14 @@ from pathlib import Path
 import torch
 
 from nnpipe.datasets.speech_commands import SpeechCommandsDataset
-from nnpipe.datasets.synthetic_sequences import SyntheticSoundsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.datasets.synthetic import SyntheticSoundsDataset
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
-from nnpipe.transforms.mfcc import MFCC
+from nnpipe.transforms.log_mel import MFCC
 
 FEATURES = MFCC(num_coefficients=10, lower_hz=20, upper_hz=4000, normalise="maximum")
 

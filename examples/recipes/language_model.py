@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import torch
 
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.segmentation import SegmentationOutput

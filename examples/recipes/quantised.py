@@ -14,7 +14,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW, Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput

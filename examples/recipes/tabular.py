@@ -11,13 +11,12 @@ from pathlib import Path
 import torch
 
 from nnpipe.core.input_transform import transform_from
-from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
+from nnpipe.datasets.synthetic import SyntheticTabularDataset
 from nnpipe.datasets.tabular import TabularClassificationDataset
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
+from nnpipe.training.callbacks.history import EpochSummary
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.class_weights import balanced_weights
-from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.classification import ClassificationOutput, balanced_weights
 from nnpipe.training.sequences.dataset import DatasetSequence
 from nnpipe.training.trainer import Trainer
 

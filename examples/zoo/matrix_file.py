@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.experiment.settings import parse_yaml
 
 

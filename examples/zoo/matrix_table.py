@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nnpipe.measuring.slow_candidates import TIMES
+from nnpipe.measuring.comparison import TIMES
 from zoo.cells import REFERENCE
 from zoo.matrix_file import MatrixFile
 

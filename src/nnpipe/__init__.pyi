@@ -7,9 +7,6 @@ from nnpipe.core.artifact import Artifact as Artifact
 from nnpipe.core.compiler import ModelCompiler as ModelCompiler
 from nnpipe.core.component import Component as Component
 from nnpipe.core.dataset import Dataset as Dataset
-from nnpipe.core.dataset_spec import DatasetSpec as DatasetSpec
-from nnpipe.core.deployment import RemoteOptions as RemoteOptions
-from nnpipe.core.deployment import ServerOptions as ServerOptions
 from nnpipe.core.energy_meter import EnergyMeter as EnergyMeter
 from nnpipe.core.errors import (
     ArtifactError as ArtifactError,
@@ -78,21 +75,24 @@ from nnpipe.core.graph import (
 from nnpipe.core.input_transform import InputTransform as InputTransform
 from nnpipe.core.live_model import LiveModel as LiveModel
 from nnpipe.core.meaning import Meaning as Meaning
+from nnpipe.core.meaning import Preparation as Preparation
 from nnpipe.core.model import ModelWrapper as ModelWrapper
 from nnpipe.core.onnx_conversion import ONNXConversion as ONNXConversion
 from nnpipe.core.output_decoder import OutputDecoder as OutputDecoder
 from nnpipe.core.plan import Plan as Plan
 from nnpipe.core.plan import plan as plan
-from nnpipe.core.preparation import Preparation as Preparation
 from nnpipe.core.quality_metric import QualityMetric as QualityMetric
 from nnpipe.core.registry import components as components
 from nnpipe.core.registry import find as find
 from nnpipe.core.runtime import Runtime as Runtime
+from nnpipe.core.runtime_protocol import RemoteOptions as RemoteOptions
 from nnpipe.core.runtime_protocol import RuntimeProtocol as RuntimeProtocol
+from nnpipe.core.runtime_protocol import ServerOptions as ServerOptions
 from nnpipe.core.session import InferenceSession as InferenceSession
 from nnpipe.core.task import Task as Task
 from nnpipe.core.tensor_meaning import InputMeaning as InputMeaning
 from nnpipe.core.tensor_meaning import OutputMeaning as OutputMeaning
+from nnpipe.core.tensors import DatasetSpec as DatasetSpec
 from nnpipe.core.tensors import IOSpec as IOSpec
 from nnpipe.core.tensors import TensorSpec as TensorSpec
 from nnpipe.core.training import TrainingHistory as TrainingHistory
@@ -110,13 +110,13 @@ from nnpipe.workflows.comparison.compare_models import compare_pipeline as compa
 from nnpipe.workflows.comparison.result import Choice as Choice
 from nnpipe.workflows.comparison.result import ComparisonResult as ComparisonResult
 from nnpipe.workflows.devices.device import Device as Device
-from nnpipe.workflows.devices.device_file import Fleet as Fleet
-from nnpipe.workflows.devices.device_file import read_devices as read_devices
+from nnpipe.workflows.devices.device import Fleet as Fleet
+from nnpipe.workflows.devices.device import read_devices as read_devices
 from nnpipe.workflows.explanation.explain import explain as explain
 from nnpipe.workflows.explanation.explain_result import ExplainResult as ExplainResult
 from nnpipe.workflows.measurement.compile import compile as compile
+from nnpipe.workflows.measurement.measure import Measurement as Measurement
 from nnpipe.workflows.measurement.measure import measure as measure
-from nnpipe.workflows.measurement.result import Measurement as Measurement
 from nnpipe.workflows.mixing.mix import mix as mix
 from nnpipe.workflows.mixing.mix_result import MixResult as MixResult
 from nnpipe.workflows.pipeline.run import PipelineResult as PipelineResult
@@ -125,8 +125,8 @@ from nnpipe.workflows.prediction.learn import learn_kernels as learn_kernels
 from nnpipe.workflows.prediction.predict import predict as predict
 from nnpipe.workflows.prediction.predict import read_kernels as read_kernels
 from nnpipe.workflows.prediction.predict_result import PredictResult as PredictResult
+from nnpipe.workflows.reduction.reduce import ReduceResult as ReduceResult
 from nnpipe.workflows.reduction.reduce import reduce as reduce
-from nnpipe.workflows.reduction.result import ReduceResult as ReduceResult
 from nnpipe.workflows.roofline.roofline import read_ceilings as read_ceilings
 from nnpipe.workflows.roofline.roofline import roofline as roofline
 from nnpipe.workflows.roofline.roofline_result import RooflineResult as RooflineResult
@@ -144,8 +144,8 @@ from nnpipe.workflows.verification.gate import GateResult as GateResult
 from nnpipe.workflows.verification.gate import gate as gate
 from nnpipe.workflows.verification.onnx_support import ONNXSupport as ONNXSupport
 from nnpipe.workflows.verification.onnx_support import onnx_support as onnx_support
+from nnpipe.workflows.verification.verify import VerifyResult as VerifyResult
 from nnpipe.workflows.verification.verify import verify as verify
-from nnpipe.workflows.verification.verify_result import VerifyResult as VerifyResult
 from nnpipe.workflows.ways import Way as Way
 from nnpipe.workflows.ways import ways as ways
 

@@ -50,7 +50,7 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     name = given[0].replace("-", "_")
     if name not in known:
-        from nnpipe.core.naming import nearest
+        from nnpipe.core.messages import nearest
 
         hint = _ELSEWHERE.get(name) or nearest(name, known)
         print(f"nnpipe: there is no command {given[0]!r}{hint}", file=sys.stderr)

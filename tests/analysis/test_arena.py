@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnpipe.analysis.arena import ArenaPlan, Buffer, plan_arena
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.external_tools import C
 
 CASES = Path(__file__).resolve().parents[3] / "shared" / "data" / "memory" / "minimalloc"
 needs_c = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")

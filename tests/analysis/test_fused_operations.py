@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnpipe.analysis.fused_operations import FusionPattern, fusion_patterns, grouped, word_of
+from nnpipe.analysis.kernels import FusionPattern, fusion_patterns, grouped, word_of
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import ConvolutionPrimitive, PlainPrimitive, PoolingPrimitive
 from nnpipe.core.tensors import TensorSpec

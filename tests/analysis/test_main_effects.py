@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.main_effects import Factor, main_effects
+from nnpipe.analysis.factor_importance import Factor, main_effects
 from nnpipe.core.errors import SpecMismatch
 
 WEIGHTS = np.array([3.0, 2.0, 1.0, 0.0])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.operation_arithmetic import Arithmetic, arithmetic_of
-from nnpipe.analysis.operation_costs import UNKNOWN_KIND, graph_cost
+from nnpipe.analysis.operation_costs import UNKNOWN_KIND, Arithmetic, arithmetic_of, graph_cost
 from nnpipe.analysis.stored_values import bytes_of
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import (

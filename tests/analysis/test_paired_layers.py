@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.layer_times import LayerTime, LayerTimes
-from nnpipe.analysis.paired_layers import side_by_side
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes, side_by_side
 from nnpipe.core.errors import ConfigError
 from nnpipe.report.layer_tables import side_by_side_table
 

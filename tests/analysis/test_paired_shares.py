@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.analysis.paired_shares import mcnemar, paired_difference
+from nnpipe.analysis.quality_intervals import mcnemar, paired_difference
 
 stats = ImportedWhenUsed("scipy.stats")
 

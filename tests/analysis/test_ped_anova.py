@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.tools.installed import needs
 
-from nnpipe.analysis.main_effects import Factor
-from nnpipe.analysis.ped_anova import ped_anova
+from nnpipe.analysis.factor_importance import Factor, ped_anova
 from nnpipe.core.errors import SpecMismatch
 
 

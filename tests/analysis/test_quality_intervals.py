@@ -9,9 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.analysis.paired_shares import mcnemar, paired_difference
-from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference, quality_estimate
-from nnpipe.analysis.skewed_means import mean_interval
+from nnpipe.analysis.quality_intervals import (
+    drawn_metrics,
+    mcnemar,
+    mean_interval,
+    paired_difference,
+    quality_difference,
+    quality_estimate,
+)
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import installed_tasks, task_named

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.analysis.ranking import top_k_accuracy, true_class_rank
+from nnpipe.analysis.classification import top_k_accuracy, true_class_rank
 from nnpipe.core.errors import ConfigError, SpecMismatch
 
 

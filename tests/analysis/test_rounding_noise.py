@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.rounding_noise import RoundingNoise
+from nnpipe.analysis.channel_errors import RoundingNoise
 
 
 def ranking(**tensors: np.ndarray) -> dict[str, float]:

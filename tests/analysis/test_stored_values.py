@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.analysis.fused_costs import fused_cost
+from nnpipe.analysis.kernels import fused_cost
 from nnpipe.analysis.operation_costs import GraphCost, graph_cost
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import MatrixProduct, PlainKind, PlainPrimitive, Primitive

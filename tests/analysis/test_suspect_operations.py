@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.channel_noise import rounded_to_8_bits
+from nnpipe.analysis.channel_errors import rounded_to_8_bits
 from nnpipe.analysis.suspect_operations import level_of, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.analysis.adopted_weights import adopted_weights
-from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_changes import Weighing, adopted_weights
 from nnpipe.analysis.weight_comparison import weigh
 from nnpipe.analysis.weights import Layout, Normalisation, Weight, Weights, pair_weights
-from nnpipe.core.claims import Claim, checked
+from nnpipe.core.artifact import Claim, checked
 
 RANDOM = np.random.default_rng(0)
 KERNELS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.weights_in_use import has_no_effect, has_no_effect_in, is_lost, is_rescaled
+from nnpipe.analysis.suspect_operations import has_no_effect, has_no_effect_in, is_lost, is_rescaled
 
 RANDOM = np.random.default_rng(1)
 INPUTS = RANDOM.standard_normal((300, 12))

@@ -11,7 +11,7 @@ import pytest
 from tests.architectures.conftest import SMALL
 
 from nnpipe.architectures.architecture_space import ArchitectureSpace
-from nnpipe.architectures.operations import KNOWN, CellOperation
+from nnpipe.architectures.cell_space import KNOWN, CellOperation
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers import from_description
 from nnpipe.layers.graph.shape_inference import infer

@@ -10,10 +10,8 @@ import pytest
 from tests.architectures.conftest import SMALL, stripes
 
 from nnpipe.architectures.architecture_space import ArchitectureSpace
-from nnpipe.architectures.architecture_steps import dominant_eigenvalue, unrolled_gradient
 from nnpipe.architectures.cell_space import CellSpace
-from nnpipe.architectures.collapse import CollapseSigns
-from nnpipe.architectures.darts import darts, strongest
+from nnpipe.architectures.darts import CollapseSigns, darts, dominant_eigenvalue, strongest, unrolled_gradient
 from nnpipe.architectures.training import TrainingRecipe, train_network
 from nnpipe.core.errors import ConfigError, TrainingError
 

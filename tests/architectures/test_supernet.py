@@ -11,8 +11,7 @@ import pytest
 from tests.architectures.conftest import SMALL, stripes
 
 from nnpipe.architectures.architecture_space import ArchitectureSpace
-from nnpipe.architectures.shared_weights import shared_weights
-from nnpipe.architectures.supernet import SupernetRanking, kendall_tau, train_supernet
+from nnpipe.architectures.supernet import SupernetRanking, kendall_tau, shared_weights, train_supernet
 from nnpipe.architectures.training import TrainingRecipe
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers import to_torch

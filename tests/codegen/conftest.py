@@ -18,11 +18,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from borrowed import LAYERS, loaded
 
 from nnpipe.codegen import unparse
-from nnpipe.codegen.imports import imports_of
 from nnpipe.codegen.runtime.function_sources import with_needed
 from nnpipe.codegen.torch_code.code_blocks import Script
 from nnpipe.codegen.torch_code.network import Written, network_class, state_of
-from nnpipe.codegen.unparse import source_of
+from nnpipe.codegen.unparse import imports_of, source_of
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.weights import Weights
 

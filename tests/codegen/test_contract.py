@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
-from nnpipe.codegen.catalogue import task_classes
+from nnpipe.codegen.description import task_classes
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.testing.script_task import ScriptTaskContract
 

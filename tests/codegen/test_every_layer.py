@@ -8,8 +8,7 @@ from installed import needs
 
 from nnpipe.codegen.keras_code import network_function
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.torch_code.initial_weights import first_weights
-from nnpipe.codegen.torch_code.network import network_class, state_of
+from nnpipe.codegen.torch_code.network import first_weights, network_class, state_of
 from nnpipe.codegen.weights import keras_state
 from nnpipe.layers.graph.weights import initial_weights, variables_of
 from nnpipe.layers.keras.to_keras import to_keras

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.codegen.graph_algorithms import circles, in_order, reached
+from nnpipe.codegen.graph import circles, in_order, reached
 
 COUNT = 6
 edges = st.sets(st.tuples(st.integers(0, COUNT - 1), st.integers(0, COUNT - 1)))

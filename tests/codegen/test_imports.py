@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.codegen.imports import hides, imports_of, ordered
-from nnpipe.codegen.unparse import source_of
+from nnpipe.codegen.unparse import hides, imports_of, ordered, source_of
 
 LINES = [
     "import Big", "import b2 as np", "import b10", "import keras", "import os", "from A3 import x3",

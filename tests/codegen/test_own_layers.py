@@ -11,7 +11,7 @@ from tests.layers.keras.slopes import Slopes
 from nnpipe.codegen import check_script, generate
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers import from_description, initial_weights, to_torch
-from nnpipe.layers.torch.layer_module import torch_layer
+from nnpipe.layers.torch.network_module import torch_layer
 from nnpipe.layers.vocabulary.layer import Shape, TorchParts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -13,8 +13,7 @@ from property_examples import examples
 from nnpipe import layers as nn
 from nnpipe.codegen.keras_code import network_function
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.torch_code.initial_weights import first_weights
-from nnpipe.codegen.torch_code.network import network_class, state_of
+from nnpipe.codegen.torch_code.network import first_weights, network_class, state_of
 from nnpipe.codegen.weights import keras_state
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.to_keras import to_keras
@@ -156,9 +155,8 @@ def test_real_files_of_keras_become_code(shared_data, built):
 @pytest.mark.slow  # a quarter of a thousand files
 def test_ruff_finds_nothing_in_the_code_of_any_layer(every_layer, ruff_finds_nothing, tmp_path):
     """All examples of all layers in one go: laid out as ruff lays it out, and nothing to mend."""
-    from nnpipe.codegen.imports import imports_of, used_names
     from nnpipe.codegen.runtime.function_sources import with_needed
-    from nnpipe.codegen.unparse import source_of
+    from nnpipe.codegen.unparse import imports_of, source_of, used_names
 
     for number, case in enumerate(every_layer.CASES):
         cls, make, shapes = case.values

@@ -15,11 +15,11 @@ from steps import MODEL, READ, READY, TRAIN, VARIABLES
 
 from nnpipe import layers as nn
 from nnpipe.codegen import check_script, generate
-from nnpipe.codegen.catalogue import task_classes
+from nnpipe.codegen.description import task_classes
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import read_keras
-from nnpipe.layers.keras.write_file import write_keras
+from nnpipe.layers.keras.to_config import write_keras
 
 # What Keras and TensorFlow say of themselves.
 pytestmark = [

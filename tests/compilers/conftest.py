@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.testing.torch_networks import write_torch_network
+from nnpipe.testing.model_files import write_torch_network
 
 sys.path.insert(0, str(Path(__file__).parent))
 

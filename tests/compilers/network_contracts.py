@@ -17,8 +17,7 @@ from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_onnx_network
 
 
 def onnx_reference(path: Path, batches: Sequence[Batch]) -> list[Batch]:

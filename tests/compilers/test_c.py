@@ -18,17 +18,17 @@ from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.source import source_of
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError, ConfigError, MissingTool
-from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.formats.tflite_program import read_program
+from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.c import CRuntime
 from nnpipe.runtimes.litert import LiteRTRuntime
+from nnpipe.testing.c_operator import sanitised_outputs
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 from nnpipe.testing.integer_graphs import IntegerGraph
 from nnpipe.testing.model_files import write_tflite_difference
-from nnpipe.testing.sanitised_c import sanitised_outputs
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")

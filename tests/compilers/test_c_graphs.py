@@ -16,17 +16,16 @@ from installed import needs
 from nnpipe.compilers._c_code.source import Source, source_of
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.formats.tflite_program import read_program
+from nnpipe.formats.tflite_graph import read_program
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.changed_graphs import changed_graph
-from nnpipe.testing.integer_graphs import random_integer_graph
-from nnpipe.testing.sanitised_c import SanitiserFinding, sanitised_outputs
+from nnpipe.testing.c_operator import SanitiserFinding, sanitised_outputs
+from nnpipe.testing.integer_graphs import random_integer_graph, wide_integer_graph
+from nnpipe.testing.model_files import changed_graph
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.wide_integer_graphs import wide_integer_graph
 
 needs("ai_edge_litert")
 SEEDS = (*range(12), 4001194)  # the last one has a softmax that rounds in another way if it is computed in floats

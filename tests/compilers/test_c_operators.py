@@ -18,13 +18,13 @@ from installed import needs
 from one_operator import Case, OneOperator
 
 from nnpipe.compilers._c_code.source import Source, source_of
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError
-from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.formats.tflite_program import read_program
+from nnpipe.formats.tflite_graph import read_program
 from nnpipe.frameworks.litert import open_interpreter
-from nnpipe.testing.sanitised_c import joined_source, sanitised_outputs
+from nnpipe.testing.c_operator import joined_source, sanitised_outputs
 
 needs("ai_edge_litert")
 pytestmark = pytest.mark.skipif(C.find() is None, reason="no C compiler is installed (apt install gcc)")

@@ -21,9 +21,8 @@ from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, write_torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("executorch")

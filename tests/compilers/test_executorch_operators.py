@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
+from nnpipe.compilers.executorch import fit_windows, slow_parts
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

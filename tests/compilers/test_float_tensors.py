@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.compilers._float_tensors import GraphStep, chosen, merged, touching
-from nnpipe.compilers._onnx_steps import surviving
+from nnpipe.compilers._onnx import surviving
+from nnpipe.compilers._quantisation import GraphStep, chosen, merged, touching
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.compilers.tflite import TFLiteCompiler
 from nnpipe.core.errors import ConfigError

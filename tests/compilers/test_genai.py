@@ -17,7 +17,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
 from nnpipe.core.generation import LOG_LIKELIHOOD
 from nnpipe.core.tensors import Batch
-from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 from nnpipe.runtimes.genai import ONNXRuntimeGenAI
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.compilers.onnx_float16 import ONNXFloat16
+from nnpipe.compilers.onnx_optimizer import ONNXFloat16
 from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer, ONNXStaticQuantizer
 from nnpipe.compilers.openvino import OpenVINOCompiler
 from nnpipe.core.artifact import Artifact

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers.onnx_compressor import ONNXCompressor
+from nnpipe.compilers.onnx_compression import ONNXCompressor
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError

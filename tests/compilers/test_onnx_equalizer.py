@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers.onnx_equalizer import ONNXEqualizer
+from nnpipe.compilers.onnx_optimizer import ONNXEqualizer
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers.onnx_float16 import ONNXFloat16
+from nnpipe.compilers.onnx_optimizer import ONNXFloat16
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec, TensorSpec
@@ -65,7 +65,7 @@ def test_the_quantiser_works_in_a_process_that_has_made_float16(tmp_path: Path) 
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from nnpipe.compilers.onnx_float16 import ONNXFloat16\n"
+        "from nnpipe.compilers.onnx_optimizer import ONNXFloat16\n"
         "from nnpipe.compilers.onnx_quantizer import ONNXDynamicQuantizer\n"
         "from nnpipe.core.artifact import Artifact\n"
         "from nnpipe.testing.model_files import NETWORK_IO\n"

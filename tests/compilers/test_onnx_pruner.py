@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers.onnx_pruner import ONNXPruner
+from nnpipe.compilers.onnx_optimizer import ONNXPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.testing.model_files import write_onnx_network

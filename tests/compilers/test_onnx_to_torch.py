@@ -11,14 +11,12 @@ import pytest
 from network_contracts import ONNXNetworkContract
 
 from nnpipe.compilers._onnx_torch.call import OperatorCall
-from nnpipe.compilers._onnx_torch.graph import module_of
-from nnpipe.compilers._onnx_torch.table import table, untranslated
+from nnpipe.compilers._onnx_torch.graph import module_of, table, untranslated
 from nnpipe.compilers.onnx_to_torch import ONNXToTorch
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_network import read_onnx_network
-from nnpipe.formats.onnx_nodes import ONNXNode
+from nnpipe.formats.onnx_network import ONNXNode, read_onnx_network
 from nnpipe.formats.pt2 import read_program
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 

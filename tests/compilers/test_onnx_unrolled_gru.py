@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.compilers._onnx_unrolled_gru import unroll
-from nnpipe.compilers.iree import IREECompiler
+from nnpipe.compilers.iree import IREECompiler, unroll
 from nnpipe.core.artifact import Artifact
 from nnpipe.formats.onnx import read_onnx
 

@@ -10,7 +10,7 @@ import pytest
 from installed import ImportedWhenUsed, needs
 from network_contracts import ONNXNetworkContract
 
-from nnpipe.compilers.onnx_weight_quantizer import ONNXWeightQuantizer
+from nnpipe.compilers.onnx_quantizer import ONNXWeightQuantizer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec

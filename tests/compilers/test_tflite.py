@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.compilers.tflite import TFLiteCompiler
-from nnpipe.compilers.tflite_slimmer import TFLiteSlimmer
+from nnpipe.compilers.tflite import TFLiteCompiler, TFLiteSlimmer
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, MissingDependency

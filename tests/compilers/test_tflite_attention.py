@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.compilers.torch_to_tflite import TorchToTFLite
+from nnpipe.compilers.tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch

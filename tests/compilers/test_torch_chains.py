@@ -7,22 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.compilers.onnx_float16 import ONNXFloat16
-from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner
-from nnpipe.compilers.torch_clusterer import TorchClusterer
+from nnpipe.compilers.onnx_optimizer import ONNXFloat16
+from nnpipe.compilers.tflite import TorchToTFLite
 from nnpipe.compilers.torch_float16 import TorchFloat16
 from nnpipe.compilers.torch_inductor import TorchInductorCompiler
-from nnpipe.compilers.torch_pruner import TorchPruner
+from nnpipe.compilers.torch_pruner import TorchChannelPruner, TorchClusterer, TorchPruner
 from nnpipe.compilers.torch_quantizer import TorchPT2EQuantizer
-from nnpipe.compilers.torch_to_tflite import TorchToTFLite
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan, bridge, plan
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import random_batch
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN, TensorFlowDigitsCNN
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime

@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 from network_contracts import TorchNetworkContract, trained_resnet
 
-from nnpipe.compilers.torch_channel_pruner import TorchChannelPruner
+from nnpipe.compilers.torch_pruner import TorchChannelPruner
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn = torch.nn

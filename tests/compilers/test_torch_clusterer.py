@@ -11,8 +11,7 @@ from hypothesis import strategies as some
 from hypothesis.extra.numpy import arrays
 from network_contracts import TorchNetworkContract
 
-from nnpipe.compilers.torch_clusterer import TorchClusterer, clustered
-from nnpipe.compilers.torch_pruner import TorchPruner
+from nnpipe.compilers.torch_pruner import TorchClusterer, TorchPruner, clustered
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.tensors import random_batch
 from nnpipe.testing.model_files import NETWORK_IO

@@ -16,9 +16,8 @@ from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -15,8 +15,7 @@ from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
-from nnpipe.testing.torch_networks import torch_network, write_torch_network
+from nnpipe.testing.model_files import NETWORK_IO, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -15,9 +15,8 @@ from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import random_batch
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
@@ -105,11 +104,11 @@ class Probabilities(torch.nn.Module):
 
 @pytest.mark.slow
 def test_probabilities_are_learned_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnpipe.compilers import _torch_distillation
+    from nnpipe.compilers import _torch_program_compiler
 
     seen: list[list[bool]] = []
-    loss = _torch_distillation._loss
-    monkeypatch.setattr(_torch_distillation, "_loss", lambda *args: seen.append(args[2]) or loss(*args))
+    loss = _torch_program_compiler._loss
+    monkeypatch.setattr(_torch_program_compiler, "_loss", lambda *args: seen.append(args[2]) or loss(*args))
     source = write_torch_network(tmp_path / "network.pt2", Probabilities())
     pruner = TorchPruner(fine_tuning_steps=100, fine_tuning_rate=0.01)
     tuned = pruner.compile(source, tmp_path / "tuned.pt2", lambda: SAMPLES)

@@ -13,19 +13,17 @@ import pytest
 from installed import needs
 from network_contracts import TorchNetworkContract
 
-from nnpipe.compilers._torch_tf.table import table
-from nnpipe.compilers._torch_tf.untranslated import UNTRANSLATED
-from nnpipe.compilers.torch_to_tflite import TorchToTFLite
+from nnpipe.compilers._torch_tf.program import UNTRANSLATED, table
+from nnpipe.compilers.tflite import TorchToTFLite
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
 from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchMNISTCNN
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchMNISTCNN
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.compiler import outputs_of
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("tensorflow")

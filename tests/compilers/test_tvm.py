@@ -15,9 +15,8 @@ import psutil
 import pytest
 from installed import needs
 
-from nnpipe.compilers import _tvm_tuning
-from nnpipe.compilers._tvm_tuning import Tuned
-from nnpipe.compilers.tvm import TVMCompiler
+from nnpipe.compilers import tvm as _tvm_tuning
+from nnpipe.compilers.tvm import Tuned, TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError, NotSupported
 from nnpipe.core.tensors import Batch, random_batch
@@ -26,9 +25,8 @@ from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.tvm import TVMRuntime
 from nnpipe.testing.compiler import ModelCompilerContract, outputs_of
-from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network
+from nnpipe.testing.model_files import NETWORK_IO, write_onnx_network, write_torch_network
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import write_torch_network
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 needs("tvm")
@@ -229,7 +227,7 @@ def endless_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[
     def planted(then: str = "") -> Path:
         (tmp_path / "endless_search.py").write_text(ENDLESS.format(then=then))
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr("nnpipe.compilers._tvm_tuning._SEARCH", "endless_search")
+        monkeypatch.setattr("nnpipe.compilers.tvm._SEARCH", "endless_search")
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         return tmp_path / "endless.pid"
 

@@ -13,14 +13,14 @@ from installed import needs
 from shared_data import shared_data
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.batch_conversion import adapt_outputs
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import CompileError
+from nnpipe.core.quantization import adapt_outputs
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_contents import read_contents
+from nnpipe.formats.onnx_network import read_contents
 
 needs("onnx", "onnxruntime")
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from nnpipe.core.batch_conversion import adapt, adapt_inputs, adapt_outputs
 from nnpipe.core.errors import SpecMismatch
+from nnpipe.core.quantization import adapt, adapt_inputs, adapt_outputs
 from nnpipe.core.tensors import IOSpec, TensorSpec
 
 REAL = TensorSpec("x", (None,), "float32")

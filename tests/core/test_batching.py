@@ -11,8 +11,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch, all_for_batch, for_batch, narrowed, with_batch
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.families import FAMILIES
-from nnpipe.core.registry import components
+from nnpipe.core.registry import FAMILIES, components
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.runtimes.litert import LiteRTRuntime

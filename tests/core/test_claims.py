@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim, changes_of, checked, numbers_of
+from nnpipe.core.artifact import Artifact, Claim, changes_of, checked, numbers_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import components

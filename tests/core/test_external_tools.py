@@ -11,8 +11,8 @@ from nnpipe.compilers.torch_inductor import TorchInductorCompiler
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
+from nnpipe.core.discoverable import CXX
 from nnpipe.core.errors import MissingTool
-from nnpipe.core.external_tools import CXX
 from nnpipe.core.tensors import IOSpec
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.scenarios import info
@@ -88,7 +88,7 @@ def test_a_compiler_that_is_there_is_found(tmp_path: Path, monkeypatch: pytest.M
 
 TESTS = """
 import pytest
-from nnpipe.core.external_tools import CXX
+from nnpipe.core.discoverable import CXX
 
 @pytest.fixture(scope="module")
 def made():

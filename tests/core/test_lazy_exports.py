@@ -88,9 +88,9 @@ def test_the_names_of_public_packages_need_no_framework() -> None:
 def test_a_name_is_imported_when_it_is_used_and_not_before() -> None:
     script = (
         "import sys, nnpipe.protocols as p\n"
-        "assert 'nnpipe.protocols.unix' not in sys.modules\n"
+        "assert 'nnpipe.protocols.network' not in sys.modules\n"
         "p.UnixProtocol\n"
-        "assert 'nnpipe.protocols.unix' in sys.modules and 'nnpipe.protocols.tls' not in sys.modules\n"
+        "assert 'nnpipe.protocols.network' in sys.modules and 'nnpipe.protocols.tls' not in sys.modules\n"
         "assert 'UnixProtocol' in vars(p)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)

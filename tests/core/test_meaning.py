@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.preparation import differing
+from nnpipe.core.meaning import Meaning, differing
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 

@@ -1,6 +1,6 @@
 """The name that was probably meant."""
 
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 
 
 def test_a_slip_of_the_pen_is_seen() -> None:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.primitive_shapes import convolution, einsum, linear, matrix_product, product
-from nnpipe.core.primitives import MatrixProduct
+from nnpipe.core.primitives import MatrixProduct, convolution, einsum, linear, matrix_product, product
 
 
 def macs(found: MatrixProduct) -> int:

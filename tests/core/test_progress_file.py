@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.core.progress import Renaming, silent, tell
-from nnpipe.core.progress_file import LONGEST_LINE, MOST_METRICS, ProgressFile, Reader, Report, append, parsed
+from nnpipe.core.progress import (
+    LONGEST_LINE,
+    MOST_METRICS,
+    ProgressFile,
+    Reader,
+    Renaming,
+    Report,
+    append,
+    parsed,
+    silent,
+    tell,
+)
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:

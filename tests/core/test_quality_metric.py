@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nnpipe.analysis.skewed_means import contributions
+from nnpipe.analysis.quality_intervals import contributions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric

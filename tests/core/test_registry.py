@@ -12,9 +12,8 @@ import pytest
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.families import FAMILIES
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.registry import components, find
+from nnpipe.core.registry import FAMILIES, components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
@@ -120,7 +119,7 @@ def test_families_are_a_mapping_that_imports_a_base_when_it_is_asked_for() -> No
     script = (
         "import sys; from nnpipe.core.registry import FAMILIES, find; from nnpipe.core.runtime import Runtime\n"
         "assert 'datasets' in list(FAMILIES)\n"
-        "find('nnpipe.testing.fake_runtimes.FakeRuntime', Runtime)\n"
+        "find('nnpipe.testing.fakes.FakeRuntime', Runtime)\n"
         "print(*(name for name in ('dataset', 'model', 'compiler') if f'nnpipe.core.{name}' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

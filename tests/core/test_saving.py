@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.core.saving import check_destination, save
+from nnpipe.core.files import check_destination, save
 
 
 def test_what_can_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -39,7 +39,7 @@ def test_a_folder_that_takes_nothing_is_named() -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
-from nnpipe.core.saving import check_destination
+from nnpipe.core.files import check_destination
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 check_destination(sys.argv[1], 50_000)
 try:

@@ -15,12 +15,10 @@ from synthetic_contract import SyntheticContract
 from nnpipe.core.dataset import SPLITS, Dataset
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.registry import find
-from nnpipe.datasets._series_windows import times_of
-from nnpipe.datasets._wav import read_wav
-from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset
-from nnpipe.datasets.anomaly_sounds import AnomalySoundsDataset
-from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset
-from nnpipe.datasets.synthetic_defects import SyntheticDefectsDataset
+from nnpipe.datasets.anomaly_folder import AnomalyFolderDataset, AnomalySoundsDataset
+from nnpipe.datasets.series_anomalies import SeriesAnomaliesDataset, times_of
+from nnpipe.datasets.synthetic_pictures import SyntheticDefectsDataset
+from nnpipe.datasets.wav_files import read_wav
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.transforms import LogMel
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets.image_folder import ImageFolderDataset
+from nnpipe.datasets._class_folders import ClassList
+from nnpipe.datasets.image_files import ImageFolderDataset
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 

@@ -76,7 +76,7 @@ def test_a_checked_file_is_not_read_again_until_it_changes(tmp_path, monkeypatch
     path.write_bytes(CONTENT)
     get(remote(NOWHERE), tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("nnpipe.datasets._checksums.sha256_of", lambda _: pytest.fail("was read again"))
+        patch.setattr("nnpipe.datasets._download.sha256_of", lambda _: pytest.fail("was read again"))
         get(remote(NOWHERE), tmp_path)
     changed = bytearray(CONTENT)
     changed[1000] ^= 1
@@ -110,7 +110,7 @@ def test_a_file_in_a_folder_that_cannot_be_written_is_used(tmp_path, monkeypatch
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("nnpipe.datasets._checksums.write_text", refuse)
+    monkeypatch.setattr("nnpipe.datasets._download.write_text", refuse)
     assert get(remote(NOWHERE), tmp_path).read_bytes() == CONTENT
 
 
@@ -174,7 +174,7 @@ def test_a_full_disk_is_one_line_and_not_tried_again(new_server, tmp_path, monke
         def write(self, _: object) -> int:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nnpipe.datasets._partial_file.Partial.open", lambda _: FullDisk())
+    monkeypatch.setattr("nnpipe.datasets._transfer.Partial.open", lambda _: FullDisk())
     with pytest.raises(DatasetError, match=r"cannot save .*: No space left on device; make room"):
         get(remote(server.url()), tmp_path)
     assert len(server.seen) == 1
@@ -565,7 +565,7 @@ def test_a_redirect_from_https_to_http_is_refused():
     from email.message import Message
     from urllib.request import Request
 
-    from nnpipe.datasets._http_client import PermanentFailure, _Redirects
+    from nnpipe.datasets._transfer import PermanentFailure, _Redirects
 
     headers = Message()
     headers["Location"] = "http://example.org/data.bin"

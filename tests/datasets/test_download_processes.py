@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import nnpipe
-from nnpipe.datasets._lock import locked
+from nnpipe.datasets._progress import locked
 
 CONTENT = random.Random(0).randbytes(2_000_000)
 
@@ -162,7 +162,7 @@ def test_a_failure_is_one_line_on_the_command_line(new_server, misbehaving, tmp_
 
 def test_who_waited_for_a_removed_lock_file_joins_the_queue_for_the_new_one(tmp_path, monkeypatch):
     path, waits, entered, looks_again = tmp_path / "lock", threading.Event(), threading.Event(), threading.Event()
-    monkeypatch.setattr("nnpipe.datasets._lock.time.sleep", lambda _: looks_again.wait(10))
+    monkeypatch.setattr("nnpipe.datasets._progress.time.sleep", lambda _: looks_again.wait(10))
 
     def wait_and_enter() -> None:
         with locked(path, waits.set):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._idx import read_idx
+from nnpipe.datasets.mnist import read_idx
 
 CODES = {"u1": 8, "i1": 9, "i2": 11, "i4": 12, "f4": 13, "f8": 14}
 arrays = st.sampled_from(sorted(CODES)).flatmap(

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets import _content_digests
+from nnpipe.datasets import _split
 from nnpipe.datasets._split import groups_of_files
-from nnpipe.datasets.image_files import decoded
-from nnpipe.datasets.image_folder import ImageFolderDataset
+from nnpipe.datasets.image_files import ImageFolderDataset, decoded
 from nnpipe.testing.dataset import DatasetContract
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -176,9 +175,9 @@ def test_equal_lengths_are_read_once_and_remembered(tmp_path, monkeypatch):
         path.write_bytes(content)
         os.utime(path, (1, 1))
     read = []
-    monkeypatch.setattr(_content_digests, "_SETTLED", -1)  # or these are too young to be trusted
-    digest = _content_digests._digest
-    monkeypatch.setattr(_content_digests, "_digest", lambda path: read.append(path.name) or digest(path))
+    monkeypatch.setattr(_split, "_SETTLED", -1)  # or these are too young to be trusted
+    digest = _split._digest
+    monkeypatch.setattr(_split, "_digest", lambda path: read.append(path.name) or digest(path))
     assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]
     assert read == ["0.bin", "1.bin", "2.bin", "4.bin", "5.bin"]
     assert groups_of_files(paths).tolist() == [0, 1, 0, 2, 3, 3]

@@ -126,7 +126,7 @@ def test_the_published_files_are_described(dataset):
 
 
 def test_the_real_mnist_is_recognised_and_read(shared_data, monkeypatch):
-    monkeypatch.setattr("nnpipe.datasets._checksums.write_text", lambda *_: None)
+    monkeypatch.setattr("nnpipe.datasets._download.write_text", lambda *_: None)
     mnist = MNISTDataset(dataset_root=shared_data / "mnist", download_dataset=True)  # needs no network
     mnist.prepare()
     assert [len(mnist.split(name)) for name in ("train", "validation", "test")] == [54000, 6000, 10000]

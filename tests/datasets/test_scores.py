@@ -10,7 +10,7 @@ import pytest
 from shared_data import shared_data
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets import _score_table
+from nnpipe.datasets import anomaly_scores
 from nnpipe.datasets.anomaly_scores import AnomalyScoresDataset
 from nnpipe.scenarios.judge import main as judge
 from nnpipe.testing.dataset import DatasetContract
@@ -72,7 +72,7 @@ def test_tables_that_cannot_be_used_are_refused_in_one_line(tmp_path, text, argu
 
 
 def test_a_table_of_too_many_cells_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(_score_table, "_MOST_CELLS", 10)
+    monkeypatch.setattr(anomaly_scores, "_MOST_CELLS", 10)
     (tmp_path / "a.csv").write_text(6 * "a,1\n", "utf-8")
     with pytest.raises(DatasetError, match="more than 10 cells"):
         AnomalyScoresDataset(dataset_root=tmp_path / "a.csv").prepare()

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.core.dataset import SPLITS
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
 from nnpipe.core.task import task_named
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets import _number_table
-from nnpipe.datasets.series import SeriesDataset
-from nnpipe.datasets.series_folder import SeriesFolderDataset
+from nnpipe.datasets.series import SeriesDataset, SeriesFolderDataset
 from nnpipe.testing.dataset import DatasetContract
 
 

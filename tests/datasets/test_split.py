@@ -171,7 +171,5 @@ def test_files_are_alike_when_their_bytes_are(tmp_path, monkeypatch):
         path.write_bytes(content)
     groups = groups_of_files(paths)
     assert [list(groups).index(group) for group in groups] == [0, 1, 0, 3, 4, 4]
-    monkeypatch.setattr(
-        "nnpipe.datasets._content_digests._digest", lambda path: pytest.fail(f"read {path} for no reason")
-    )
+    monkeypatch.setattr("nnpipe.datasets._split._digest", lambda path: pytest.fail(f"read {path} for no reason"))
     groups_of_files([paths[0], paths[3], paths[4]])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic_contract import SyntheticContract
 
-from nnpipe.datasets.synthetic_embedding import SyntheticEmbeddingDataset
+from nnpipe.datasets.synthetic_pictures import SyntheticEmbeddingDataset
 
 
 class TestSyntheticEmbedding(SyntheticContract):

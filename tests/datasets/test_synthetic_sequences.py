@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from synthetic_contract import SyntheticContract
 
-from nnpipe.datasets.synthetic_sequences import (
+from nnpipe.datasets.synthetic import (
     SyntheticSeriesAnomaliesDataset,
     SyntheticSeriesDataset,
     SyntheticSoundsDataset,

@@ -10,8 +10,7 @@ import pytest
 
 from nnpipe.core.errors import DatasetError
 from nnpipe.datasets import AnomalyScoresDataset, SeriesDataset, TabularClassificationDataset
-from nnpipe.datasets._number_table import column_names, read_numbers
-from nnpipe.datasets._table_format import DecimalMarks, delimiter_of
+from nnpipe.datasets._number_table import DecimalMarks, column_names, delimiter_of, read_numbers
 from nnpipe.datasets.table import table_of
 
 

@@ -11,7 +11,7 @@ from synthetic_contract import SyntheticContract
 from nnpipe.core.category_code import category_code
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.input_transform import transform_from
-from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
+from nnpipe.datasets.synthetic import SyntheticTabularDataset
 from nnpipe.datasets.table import table_of
 from nnpipe.datasets.tabular import TabularClassificationDataset, TabularRegressionDataset
 from nnpipe.testing.dataset import DatasetContract

@@ -10,8 +10,7 @@ import pytest
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import DatasetError, NNPipeError
-from nnpipe.datasets.labelled_texts import TextClassificationDataset
-from nnpipe.datasets.prompts import PromptsDataset, SyntheticPromptsDataset
+from nnpipe.datasets.texts import PromptsDataset, SyntheticPromptsDataset, TextClassificationDataset
 from nnpipe.testing.dataset import DatasetContract
 
 

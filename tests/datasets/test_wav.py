@@ -16,10 +16,8 @@ from shared_data import shared_data
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.datasets._split import TEST
-from nnpipe.datasets._wav import read_wav
 from nnpipe.datasets.speech_commands import SpeechCommandsDataset, speaker_split
-from nnpipe.datasets.wav_files import clip
-from nnpipe.datasets.wav_folder import WavFolderDataset
+from nnpipe.datasets.wav_files import WavFolderDataset, clip, read_wav
 from nnpipe.modelwrappers.files.tflite import TFLiteModel
 from nnpipe.testing.dataset import DatasetContract
 from nnpipe.testing.session import assert_one_line

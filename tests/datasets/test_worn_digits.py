@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.datasets.worn_digits import WornDigitsDataset
+from nnpipe.datasets.digits import DigitsDataset, WornDigitsDataset
 from nnpipe.testing.dataset import DatasetContract
 
 ALL = np.arange(1797)

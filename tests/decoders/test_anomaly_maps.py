@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders import AnomalyMapDecoder
 
 SPEC = DatasetSpec("anomaly_map", (), ())

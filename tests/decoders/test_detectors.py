@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.output_decoder import OutputDecoder, decoder_of
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders import (
     FastestDetDecoder,
     FinishedBoxesDecoder,

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.decoders import MaskRCNNDecoder, YOLOMasksDecoder
-from nnpipe.tasks.instance_segmentation.drawing import runs_in_picture, runs_of_part
-from nnpipe.tasks.instance_segmentation.runs import mask_of, padded, runs_of
+from nnpipe.tasks.instance_segmentation.runs import mask_of, padded, runs_in_picture, runs_of, runs_of_part
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 TASK = InstanceSegmentation()

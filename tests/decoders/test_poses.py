@@ -7,10 +7,9 @@ import pytest
 from installed import needs
 from shared_data import shared_data
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.output_decoder import OutputDecoder
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets import KeypointsTableDataset
 from nnpipe.decoders import HeatMapDecoder, MoveNetDecoder
 from nnpipe.measuring.sample_route import SampleRoute

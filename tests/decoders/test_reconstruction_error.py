@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from shared_data import shared_data
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.output_decoder import with_inputs
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.decoders import ReconstructionErrorDecoder
 from nnpipe.measuring.sample_route import SampleRoute

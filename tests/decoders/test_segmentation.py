@@ -10,10 +10,9 @@ from installed import needs
 from shared_data import shared_data
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets import MaskFolderDataset
 from nnpipe.decoders import SegmentationDecoder
 from nnpipe.measuring.sample_route import SampleRoute

@@ -40,7 +40,7 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
     loader = pytest.importorskip(
         "tensorboard.backend.event_processing.event_file_loader", reason="TensorBoard is not installed"
     )
-    from nnpipe.experiment.exports.tensorboard import to_tensorboard
+    from nnpipe.experiment.exports.export import to_tensorboard
 
     for _ in range(2):  # the second replaces the first
         own = to_tensorboard(database, run, tmp_path / "logs")
@@ -71,7 +71,7 @@ def test_tensorboard_reads_what_was_recorded(database, run, tmp_path):
 def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, place):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
     pytest.importorskip("alembic", reason="alembic is not installed, without which MLflow opens no database")
-    from nnpipe.experiment.exports.mlflow import RUN_TAG, to_mlflow, tracking_uri
+    from nnpipe.experiment.exports.export import RUN_TAG, to_mlflow, tracking_uri
 
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.chdir(tmp_path)
@@ -98,7 +98,7 @@ def test_mlflow_has_what_was_recorded(database, run, tmp_path, monkeypatch, plac
 
 def test_what_mlflow_lacks_for_a_database_is_told(database, run, tmp_path, monkeypatch):
     tracking = pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    from nnpipe.experiment.exports.mlflow import to_mlflow
+    from nnpipe.experiment.exports.export import to_mlflow
 
     def lacking(**_):
         raise ModuleNotFoundError("No module named 'alembic'", name="alembic")
@@ -110,7 +110,7 @@ def test_what_mlflow_lacks_for_a_database_is_told(database, run, tmp_path, monke
 
 def test_a_folder_of_an_older_mlflow_is_left_alone(database, run, tmp_path):
     pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    from nnpipe.experiment.exports.mlflow import to_mlflow
+    from nnpipe.experiment.exports.export import to_mlflow
 
     (tmp_path / "mlruns" / "0").mkdir(parents=True)
     (tmp_path / "mlruns" / "0" / "meta.yaml").write_text("name: Default\n", "utf-8")
@@ -121,7 +121,7 @@ def test_a_folder_of_an_older_mlflow_is_left_alone(database, run, tmp_path):
 
 def test_mlflow_that_is_not_there_is_one_line(database, run, monkeypatch):
     pytest.importorskip("mlflow.tracking", reason="MLflow is not installed")
-    from nnpipe.experiment.exports.mlflow import to_mlflow
+    from nnpipe.experiment.exports.export import to_mlflow
 
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")

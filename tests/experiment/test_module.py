@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, NotSupported
+from nnpipe.experiment.history import Statistics
 from nnpipe.experiment.module import Module, StateError
 from nnpipe.experiment.state import State
 from nnpipe.experiment.state_file import from_bytes, to_bytes
-from nnpipe.experiment.statistics import Statistics
 
 _SPEC = importlib.util.spec_from_file_location("strategies", Path(__file__).with_name("strategies.py"))
 strategies = importlib.util.module_from_spec(_SPEC)

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.readers._crc32c import crc32c, masked_crc32c
 from nnpipe.experiment.readers.reader import DataReader, reader_of
-from nnpipe.experiment.readers.tfrecord import TFRecordReader, example
+from nnpipe.experiment.readers.tfrecord import TFRecordReader, crc32c, example, masked_crc32c
 
 
 def written(folder, name, content):
@@ -209,12 +208,12 @@ def test_checksums_are_those_of_the_standard():
     assert crc32c(bytes(32)) == 0x8A9136AA
     assert crc32c(b"\xff" * 32) == 0x62A8AB43
     assert crc32c(bytes(range(32))) == 0x46DD794E
-    from nnpipe.experiment.readers import _crc32c
+    from nnpipe.experiment.readers import tfrecord
 
     for length in (4096, 4097, 10_000, 123_457):
         data = np.random.default_rng(length).bytes(length)
         register = 0xFFFFFFFF
-        table = _crc32c._table().tolist()
+        table = tfrecord._table().tolist()
         for byte in data:
             register = table[(register ^ byte) & 0xFF] ^ (register >> 8)
         assert crc32c(data) == register ^ 0xFFFFFFFF

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.history import History
+from nnpipe.experiment.history import History, Statistic, Statistics
 from nnpipe.experiment.module import StateError
 from nnpipe.experiment.state import State
-from nnpipe.experiment.statistics import Statistic, Statistics
 from nnpipe.experiment.status import NEXT, Status
 from nnpipe.experiment.triggers import CallbackFailed, Callbacks
 

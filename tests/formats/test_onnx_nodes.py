@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.onnx_network import read_nodes
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 

@@ -8,7 +8,7 @@ import pytest
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats.tflite_program import ProgramOperator
+from nnpipe.formats.tflite_graph import ProgramOperator
 from nnpipe.testing.session import assert_one_line
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nnpipe.frameworks.elf_files import built_size, loaded_size
+from nnpipe.frameworks.c_source import built_size, loaded_size
 
 SOURCE = """
 const int constants[1000] = {1};

@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 
 
 def test_two_threads_at_once_put_everything_back() -> None:

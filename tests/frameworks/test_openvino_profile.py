@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.frameworks.openvino_profile import kernels_of, undone
+from nnpipe.frameworks.openvino import kernels_of, undone
 
 
 def averages(times: np.ndarray) -> np.ndarray:

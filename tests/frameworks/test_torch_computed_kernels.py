@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.frameworks.torch_computed_kernels import store_kernels
+from nnpipe.frameworks.torch_program import store_kernels
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchao", reason="torchao is not installed")

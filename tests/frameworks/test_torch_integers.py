@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.frameworks.torch_integers import keep_integers
+from nnpipe.frameworks.torch_program import keep_integers
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_onnx import whole_pools
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

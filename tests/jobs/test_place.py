@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.final_state import ended
 from nnpipe.jobs.agent.status import look
+from nnpipe.jobs.agent.supervisor import ended
 from nnpipe.jobs.place import JobError, Look
 
 END = ended({}, status=1, outputs=[{"path": "a", "size": 1, "sha256": "b", "fault": ""}])

@@ -22,13 +22,13 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import JobRecord
 from nnpipe.jobs.agent.processes import processes_with_variable
-from nnpipe.jobs.agent.relay import separated
+from nnpipe.jobs.agent.supervisor import separated
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError
 from nnpipe.jobs.place_address import place_at
 from nnpipe.jobs.ray import RayCluster
-from nnpipe.workflows.workers.worker_place import WorkerPlace
+from nnpipe.workflows.workers.worker_options import WorkerPlace
 
 from .conftest import Desk, wait_for
 from .test_local import FAMILY, WAITS, WRITES

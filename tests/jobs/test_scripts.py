@@ -61,7 +61,7 @@ PIPELINE = """
 output: build
 dataset: nnpipe.datasets.digits.DigitsDataset
 model:
-  class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
+  class: nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN
   path: build/model.pt
   training: {num_epochs: 2}
 measure: {warmup_runs: 1, measure_seconds: 0.1}

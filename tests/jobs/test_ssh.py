@@ -19,8 +19,7 @@ from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.place import JobError, Unreached
 from nnpipe.jobs.place_address import place_at
-from nnpipe.jobs.ssh import Ssh
-from nnpipe.jobs.ssh_connection import CommandConnection
+from nnpipe.jobs.ssh import CommandConnection, Ssh
 from nnpipe.scenarios._cli import job_progress
 
 from .conftest import MARK, Desk, wait_for

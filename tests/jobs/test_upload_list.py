@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.jobs import upload_list
+from nnpipe.jobs import place
+from nnpipe.jobs.place import to_send
 from nnpipe.jobs.ssh import _tar
-from nnpipe.jobs.upload_list import to_send
 
 
 @pytest.fixture
@@ -81,6 +81,6 @@ def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_may_not_be_read_is_refused(far: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upload_list.os, "access", lambda path, mode: Path(path).name != "x.txt")  # root may read all
+    monkeypatch.setattr(place.os, "access", lambda path, mode: Path(path).name != "x.txt")  # root may read all
     with pytest.raises(ConfigError, match=r"x\.txt: cannot be read"):
         to_send([far])

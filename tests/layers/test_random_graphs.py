@@ -17,7 +17,7 @@ from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import network_config
 from nnpipe.layers.keras.to_keras import to_keras
 from nnpipe.layers.torch.to_torch import to_torch
-from nnpipe.layers.vocabulary import constraints, initialisers, regularisers
+from nnpipe.layers.vocabulary import initialisers, regularisers
 
 SMALL = st.floats(0, 2, width=32)
 SEED = st.none() | st.integers(0, 99)
@@ -33,7 +33,7 @@ INITIALISER = st.one_of(
     ),
 )
 REGULARISER = st.none() | st.builds(regularisers.L1L2, SMALL, SMALL) | st.builds(regularisers.L2, SMALL)
-CONSTRAINT = st.none() | st.builds(constraints.MaxNorm, SMALL, st.integers(0, 1)) | st.just(constraints.NonNeg())
+CONSTRAINT = st.none() | st.builds(regularisers.MaxNorm, SMALL, st.integers(0, 1)) | st.just(regularisers.NonNeg())
 FUNCTION = st.sampled_from(["linear", "relu", "tanh", "sigmoid", "softmax", "gelu", "elu"])
 SOME_NAME = st.just("") | st.text(st.characters(codec="utf-8", exclude_characters="/."), min_size=1, max_size=9)
 

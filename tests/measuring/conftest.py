@@ -11,12 +11,11 @@ import pytest
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.session import InferenceSession
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 
 
 class Numbers(Dataset):

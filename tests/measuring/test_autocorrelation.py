@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.measuring.autocorrelation import autocorrelation_time, effective_samples, mean_interval, quantile_interval
-from nnpipe.measuring.order_statistics import interval_ranks, samples_needed
+from nnpipe.measuring.quantile_intervals import (
+    autocorrelation_time,
+    effective_samples,
+    interval_ranks,
+    mean_interval,
+    quantile_interval,
+    samples_needed,
+)
 
 
 def wandering(random, samples, calls):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from nnpipe.measuring.board_figures import BOARD_FIGURES, board_bytes, board_figure
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.run_figures import BOARD_FIGURES, board_bytes, board_figure
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.writers.json_figures import costs_of
 from nnpipe.workflows.sweep.estimates import Figures

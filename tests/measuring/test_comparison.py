@@ -146,7 +146,7 @@ def test_what_is_missing_is_named(comparison, missing, tmp_path):
 @pytest.mark.parametrize(("column", "value"), [("start", -1), ("round", 1 << 11)])
 def test_numbers_of_turns_are_bounded(comparison, column, value):
     data = spoilt(comparison)
-    from nnpipe.measuring.json_arrays import pack
+    from nnpipe.measuring.result_json import pack
 
     data["runs"][0]["series"]["inference"][column] = pack(np.full(108, value, np.int32))
     with pytest.raises(ArtifactError, match=f"a {column} that is no number of one"):

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.call_times import ROUND_TRIP, call_time
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
-from nnpipe.measuring.counted_figure import counted_figure, counter_of
 from nnpipe.measuring.diagnosis import diagnose
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.series import Series
+from nnpipe.measuring.run_figures import counted_figure, counter_of
+from nnpipe.measuring.series import ROUND_TRIP, Series, call_time
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.quantity_text import written
 from nnpipe.report.writers.json_figures import costs_of

@@ -17,10 +17,10 @@ from nnpipe.core.errors import ComponentNotFound, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.measuring.energy import BLOCKS, measure_energy
-from nnpipe.measuring.energy_figure import energy_figure, energy_source
 from nnpipe.measuring.load_options import LoadOptions
+from nnpipe.measuring.run_figures import energy_figure, energy_source
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.energy import energy_blocks
+from nnpipe.report.sections.performance import energy_blocks
 from nnpipe.report.sections.summary import summary
 from nnpipe.report.writers.json_figures import figures_of
 from nnpipe.testing.fakes import FakeClock, FakeSession

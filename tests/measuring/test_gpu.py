@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.measuring.gpu import GPUs
+from nnpipe.measuring.counters import GPUs
 from nnpipe.measuring.host import host_facts
 from nnpipe.measuring.resource_sampler import UsageSampler
 

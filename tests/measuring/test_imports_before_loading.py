@@ -16,7 +16,7 @@ LOADED = """
 import json, sys
 import nnpipe as nn
 from nnpipe.core.registry import find
-from nnpipe.measuring.parties import import_frameworks
+from nnpipe.measuring.benchmark import import_frameworks
 
 name, arguments, packages = sys.argv[1], json.loads(sys.argv[2]), tuple(sys.argv[3:])
 wrapper = find(name, nn.ModelWrapper).from_json(arguments)
@@ -50,7 +50,7 @@ def test_nothing_of_scikit_learn() -> None:
 @pytest.mark.slow
 def test_neither_the_reader_of_exported_programs_nor_what_it_works_with(tmp_path: Path) -> None:
     pytest.importorskip("torch", reason="torch is not installed")
-    from nnpipe.testing.torch_networks import write_torch_network
+    from nnpipe.testing.model_files import write_torch_network
 
     path = write_torch_network(tmp_path / "network.pt2").path
     assert (

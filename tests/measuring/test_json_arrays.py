@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.measuring.json_arrays import LIMIT, pack, unpack
+from nnpipe.measuring.result_json import LIMIT, pack, unpack
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
 GOOD = pack(np.arange(100, dtype=np.int64))

@@ -15,9 +15,8 @@ from property_examples import examples
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.measuring._load_loops import Poisson, ScheduledLoop, waiting
 from nnpipe.measuring.load import Load, LoadResult, Until
-from nnpipe.measuring.load_generator import LoadGenerator, half_width, run_load
+from nnpipe.measuring.load_generator import LoadGenerator, Poisson, ScheduledLoop, half_width, run_load, waiting
 from nnpipe.measuring.punctuality import Punctuality, lateness
 from nnpipe.testing.fakes import FakeClock, FakeSession
 

@@ -8,8 +8,8 @@ import pytest
 from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring._load_loops import Poisson
 from nnpipe.measuring.early_stopping import least_samples
+from nnpipe.measuring.load_generator import Poisson
 from nnpipe.measuring.max_rate import LatencyBound, MaxRate, describe, find_max_rate
 from nnpipe.testing.fakes import FakeClock, FakeSession
 

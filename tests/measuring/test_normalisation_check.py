@@ -10,9 +10,8 @@ import pytest
 from installed import needs
 
 from nnpipe.core.live_model import LiveModel
-from nnpipe.measuring.normalisation_check import first_normalisation
+from nnpipe.measuring._sample_preparation import first_normalisation, first_rescaling
 from nnpipe.measuring.quality_doubts import _of_preparation
-from nnpipe.measuring.rescaling_check import first_rescaling
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.tflite import TFLiteModel

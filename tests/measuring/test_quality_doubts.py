@@ -11,7 +11,7 @@ import pytest
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.tasks.classification.prediction_doubts import chance_p_value
+from nnpipe.tasks.classification.task import chance_p_value
 
 PLAIN = Run("r", (), {}, {}, {}, {}, {})
 

@@ -10,7 +10,6 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.registry import components
 from nnpipe.core.task import Task
-from nnpipe.measuring.call_times import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_time
 from nnpipe.measuring.constraints import known_metrics, metric_of
 from nnpipe.measuring.quantities import (
     QUANTITIES,
@@ -18,6 +17,7 @@ from nnpipe.measuring.quantities import (
     Quantity,
     quantity,
 )
+from nnpipe.measuring.series import BETWEEN, LATENCY, ON_TARGET, RESPONSE, call_time
 
 
 def test_names_titles_and_headings_are_unique():

@@ -10,11 +10,10 @@ import pytest
 from installed import needs
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.preprocessing import IMAGE_SIZE
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE, with_worst_samples

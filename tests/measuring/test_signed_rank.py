@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from installed import ImportedWhenUsed
 
-from nnpipe.measuring.signed_rank import centre, pair_means, values_needed
+from nnpipe.measuring.paired_comparison import centre, pair_means, values_needed
 
 stats = ImportedWhenUsed("scipy.stats")
 

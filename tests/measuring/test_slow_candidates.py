@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from nnpipe.measuring.comparison import slow_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
-from nnpipe.measuring.slow_candidates import slow_doubts
 
 
 def run(title: str, milliseconds: int, *claims: str, model: str = "a", runtime: bool = True, **timing: object) -> Run:

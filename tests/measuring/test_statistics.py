@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from property_examples import examples
 
-from nnpipe.measuring.autocorrelation import Sample
+from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.measuring.statistics import (
     SHARES,
     Summary,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.measuring.warmup import warm_up_calls
+from nnpipe.measuring.quantile_intervals import warm_up_calls
 
 
 def steady(random, calls=2000):

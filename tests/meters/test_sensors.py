@@ -20,7 +20,7 @@ from nnpipe.meters import (
     RAPLMeter,
     SerialMeter,
 )
-from nnpipe.meters.serial_line import SampleLine
+from nnpipe.meters.power_trace import SampleLine
 
 MOST = 262_143_328_850
 

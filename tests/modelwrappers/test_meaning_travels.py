@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.compilers.tflite import TFLiteCompiler
-from nnpipe.compilers.torch_to_tflite import TorchToTFLite
+from nnpipe.compilers.tflite import TFLiteCompiler, TorchToTFLite
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.modelwrappers.files.file_formats import wrapper_of

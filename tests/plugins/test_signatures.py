@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.plugins.signatures import SIGNATURES, problems_of
+from nnpipe.plugins.plugin import SIGNATURES, problems_of
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nnpipe.frameworks.cortex_m.cores import CORES
+from nnpipe.frameworks.cortex_m.image import CORES
 from nnpipe.protocols.channels.emulator import EmulatorUDPPort
-from nnpipe.protocols.serial import SerialLine
-from nnpipe.protocols.udp import UDPProtocol
+from nnpipe.protocols.serial import SerialLine, UDPProtocol
 
 
 def by_udp(line: SerialLine) -> UDPProtocol:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from nnpipe.protocols.conversation.checksums import CRC32
-from nnpipe.protocols.conversation.frame import HEADER, HEADER_SIZE, FrameKind
+from nnpipe.protocols.conversation.frame import CRC32, HEADER, HEADER_SIZE, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.target import TargetConversation

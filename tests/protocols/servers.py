@@ -14,11 +14,10 @@ from pathlib import Path
 
 import psutil
 
-from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.runtime_protocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fake_runtimes import expected, fake_model
+from nnpipe.testing.fakes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 
 
@@ -28,7 +27,7 @@ class Server:
     def __init__(
         self,
         *options: str,
-        runtime: str = "nnpipe.testing.fake_runtimes.FakeRuntime",
+        runtime: str = "nnpipe.testing.fakes.FakeRuntime",
         protocol: Sequence[str] = ("nnpipe.protocols.network.NetworkProtocol", "--port", "0"),
         prepare: Callable[[], None] | None = None,
         prefix: Sequence[str] = (),

@@ -14,13 +14,12 @@ from installed import needs
 
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC
+from nnpipe.frameworks.cortex_m.image import ARM_GCC
 from nnpipe.protocols.channels.emulator import EmulatorPort
-from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.connection import Connection, upload
 from nnpipe.protocols.client.session import RemoteSession
-from nnpipe.protocols.client.upload import upload
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.qemu import QEMU
 from nnpipe.protocols.serial import SerialLine, SerialProtocol, open_session

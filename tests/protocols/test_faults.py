@@ -21,7 +21,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, check_session, serves, wait_for, within
 
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
     AuthenticationError,
     NNPipeError,
@@ -30,13 +29,14 @@ from nnpipe.core.errors import (
     TargetError,
     TransportError,
 )
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.channels.stream_socket import SocketChannel
 from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.testing.fake_runtimes import expected, fake_model
+from nnpipe.testing.fakes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 
 TIMEOUT = 1.0
@@ -162,8 +162,8 @@ def test_death_at_any_step(server: Server, tmp_path: Path, step: str, share: flo
             if step == "model":
                 frames = conversation.ask(FrameKind.MODEL, (offer.pack(),), FrameFlag.BEGIN)
             else:
-                from nnpipe.protocols.client.upload import upload
-                from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+                from nnpipe.protocols.client.connection import upload
+                from nnpipe.protocols.conversation.payloads import TensorLayout
 
                 upload(connection, model, "", 5.0)
                 data = TensorLayout(IO.inputs).pack(a_batch())
@@ -528,7 +528,7 @@ def test_an_upload_goes_on_where_it_broke_off(tmp_path: Path) -> None:
     kept.mkdir()
     model = fake_model(tmp_path, IO, padding=5 << 20)
     with Server("--save-model-path", str(kept), timeout=20.0) as server:
-        from nnpipe.protocols.client.upload import describe
+        from nnpipe.protocols.client.connection import describe
 
         offer = ModelOffer(model.size, bytes.fromhex(model.sha256), describe(model, "kept.fake")).pack()
         content = model.path.read_bytes()
@@ -611,7 +611,7 @@ def test_a_server_that_cannot_listen_says_so_in_one_line() -> None:
         done = subprocess.run(
             [
                 sys.executable, "-m", "nnpipe.scenarios.inference_server", "NetworkProtocol",
-                "nnpipe.testing.fake_runtimes.FakeRuntime", "--port", str(taken.getsockname()[1]),
+                "nnpipe.testing.fakes.FakeRuntime", "--port", str(taken.getsockname()[1]),
             ],
             capture_output=True, text=True, timeout=60, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip

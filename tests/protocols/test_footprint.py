@@ -100,7 +100,6 @@ def test_no_dataset_report_or_training_module_is_imported(footprint: Footprint, 
     assert {name for name in ours if name.startswith("nnpipe.scenarios.")} == {
         "nnpipe.scenarios._cli",
         "nnpipe.scenarios._cli.command",
-        "nnpipe.scenarios._cli.joined_options",
         "nnpipe.scenarios._cli.option_types",
         "nnpipe.scenarios._cli.standard_streams",
     }

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from nnpipe.protocols.conversation.frame_reader import FrameReader
+from nnpipe.protocols.conversation.frame import FrameReader
 from nnpipe.protocols.conversation.handshake import Limits
 
 PATH = Path(__file__).parents[2] / "fuzz" / "conversation.py"

@@ -12,7 +12,7 @@ from nnpipe.protocols import network
 from nnpipe.protocols.channels.stream_socket import SocketListener, do_not_pace
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.testing.channel import ChannelContract, Channels
-from nnpipe.testing.memory_channel import memory_pair
+from nnpipe.testing.fakes import memory_pair
 from nnpipe.testing.protocol import RuntimeProtocolContract
 
 

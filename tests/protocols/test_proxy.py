@@ -18,12 +18,12 @@ from proxy import Proxy, delayed, flipping, meddling, random_faults
 from servers import Server, serves, wait_for, within
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError, ProtocolError, TransportError
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.testing.fake_runtimes import expected, fake_model
+from nnpipe.testing.fakes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 
 TIMEOUT = 0.5

@@ -22,22 +22,20 @@ from emulated import by_udp
 
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, MissingTool, TargetError, TransportError
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES
-from nnpipe.frameworks.cortex_m.image import FORMAT, image_of, read_image
-from nnpipe.protocols.client.connection import Connection
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, image_of, read_image
+from nnpipe.protocols.client.connection import Connection, upload
 from nnpipe.protocols.client.session import RemoteSession, open_session
-from nnpipe.protocols.client.upload import upload
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.protocols.serial import SerialChannel, SerialLine
 from nnpipe.protocols.serial import open_session as open_line
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.emulated_protocol import EmulatedProtocolContract
 from nnpipe.testing.integer_graphs import random_integer_graph
+from nnpipe.testing.protocol import EmulatedProtocolContract
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")

@@ -14,13 +14,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from servers import Server, serves
 
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import NNPipeError, TargetError, TransportError
-from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Listener, RemoteOptions, RuntimeProtocol
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.packets import PacketReader, Type, decode, encode, stuff, unstuff
 from nnpipe.protocols.serial import SerialProtocol
-from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
+from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
 from nnpipe.testing.protocol import IO, RuntimeProtocolContract, a_batch, in_process_server, same
 
 serial = pytest.importorskip("serial", reason="pySerial is not installed")

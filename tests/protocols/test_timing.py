@@ -15,15 +15,13 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import Channel
+from nnpipe.core.runtime_protocol import Channel, RemoteOptions, ServerOptions
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client import session as remote
-from nnpipe.protocols.client.connection import Connection
+from nnpipe.protocols.client.connection import Connection, upload
 from nnpipe.protocols.client.session import RemoteSession
-from nnpipe.protocols.client.upload import upload
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.target import TargetConversation
 from nnpipe.protocols.server import inference_service
@@ -32,7 +30,7 @@ from nnpipe.protocols.server.inference_service import Service
 from nnpipe.protocols.server.model_store import ModelStore
 from nnpipe.protocols.server.shared_page import SharedPage
 from nnpipe.protocols.server.worker import ClientWorker
-from nnpipe.testing.fake_runtimes import fake_model, flat_io
+from nnpipe.testing.fakes import fake_model, flat_io
 
 MS = 1_000_000
 OFFSET = 77 * 10**9  # by which the target's clock is ahead

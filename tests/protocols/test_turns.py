@@ -26,8 +26,8 @@ from nnpipe.protocols.client.connection import Connection
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.server.token_throttle import TokenThrottle
-from nnpipe.testing.fake_runtimes import fake_model, flat_io
+from nnpipe.protocols.server.admission import TokenThrottle
+from nnpipe.testing.fakes import fake_model, flat_io
 from nnpipe.testing.protocol import IO, a_batch
 
 SOON = 6.0

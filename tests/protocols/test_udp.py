@@ -20,14 +20,13 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError, NotSupported, TransportError
 from nnpipe.core.tensors import Batch
 from nnpipe.formats.tflite import read_tflite
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC
+from nnpipe.frameworks.cortex_m.image import ARM_GCC
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
-from nnpipe.protocols.udp import UDPProtocol
+from nnpipe.protocols.serial import UDPProtocol
 from nnpipe.runtimes.litert import LiteRTRuntime
-from nnpipe.testing.emulated_protocol import EmulatedProtocolContract
 from nnpipe.testing.integer_graphs import random_integer_graph
-from nnpipe.testing.protocol import same
+from nnpipe.testing.protocol import EmulatedProtocolContract, same
 from nnpipe.testing.session import assert_one_line
 
 needs("ai_edge_litert")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import TransportError
-from nnpipe.protocols.unix import UnixProtocol
+from nnpipe.protocols.network import UnixProtocol
 from nnpipe.testing.protocol import RuntimeProtocolContract
 
 

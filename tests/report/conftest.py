@@ -15,7 +15,7 @@ from nnpipe.measuring.paired_comparison import ComparisonPlan
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.inputs.layer_profile import LayerProfile
-from nnpipe.report.memory_use import MemoryUse
+from nnpipe.report.layer_tables import MemoryUse
 
 DIGITS = tuple("zero one two three four five six seven eight nine".split())
 

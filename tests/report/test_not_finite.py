@@ -15,7 +15,7 @@ from nnpipe.core.registry import components
 from nnpipe.core.task import installed_tasks
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.render import render
-from nnpipe.report.sections.headline import headline
+from nnpipe.report.sections.summary import headline
 from nnpipe.report.writers.html import to_html
 from nnpipe.report.writers.json_figures import figures
 from nnpipe.workflows.verification.gate import gate

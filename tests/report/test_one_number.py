@@ -15,7 +15,7 @@ from nnpipe.report.document import Paragraph, Table, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.quantity_text import written
 from nnpipe.report.render import render
-from nnpipe.report.sections.headline import headline
+from nnpipe.report.sections.summary import headline
 from nnpipe.report.writers.json_figures import figures, figures_of
 
 

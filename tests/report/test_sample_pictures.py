@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE
 from nnpipe.report.charts import BoxedFrame, Lines
-from nnpipe.report.drawing.draw import draw
-from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.sample_pictures import _chart, picture_of
+from nnpipe.report.drawing.pictures import Pictures, draw
+from nnpipe.report.task_section import _chart, picture_of
 from nnpipe.report.writers.html import to_html
 
 
@@ -53,7 +51,7 @@ def test_what_is_no_picture_is_not_shown(content: bytes) -> None:
 
 def test_a_file_of_another_kind_does_not_become_a_picture() -> None:
     needs("matplotlib")
-    from nnpipe.report.drawing.png import to_png
+    from nnpipe.report.drawing.pictures import to_png
 
     lying = keeping(jpeg()[:40] + b"\x00" * 100)
     assert picture_of(lying, 0)

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from tests.tools.search_files import made_up_search
 
+from nnpipe.report.charts import ParallelAxes, Points
 from nnpipe.report.document import Block, Document, Paragraph, Plot, Section, Table, Tiles
-from nnpipe.report.inputs.search_file import SearchFile
-from nnpipe.report.inputs.search_view import SearchView
-from nnpipe.report.point_charts import ParallelAxes, Points
+from nnpipe.report.inputs.search_file import SearchFile, SearchView
 from nnpipe.report.search_page import search_page
-from nnpipe.report.sections.search_importance import FANOVA_WARNING
+from nnpipe.report.sections.search_places import FANOVA_WARNING
 from nnpipe.report.writers.html import to_html
 
 

@@ -14,8 +14,8 @@ from nnpipe.compilers.iree import IREECompiler
 from nnpipe.compilers.tvm import TVMCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.network import NetworkProtocol

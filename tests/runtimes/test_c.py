@@ -9,8 +9,8 @@ from installed import needs
 
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.frameworks.c_source import write_c_source
 from nnpipe.runtimes.c import CRuntime

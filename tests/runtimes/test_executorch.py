@@ -17,10 +17,9 @@ from nnpipe.frameworks.executorch import _advice
 from nnpipe.frameworks.runtime_failures import runtime_failure
 from nnpipe.runtimes.executorch import ExecuTorchRuntime
 from nnpipe.runtimes.pytorch import PyTorchRuntime
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, write_torch_network
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import write_torch_network
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("executorch")

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import TensorFlowDigitsCNN
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.runtime import RuntimeContract
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.batch_conversion import adapt_inputs
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
+from nnpipe.core.quantization import adapt_inputs
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.testing.model_files import STEP, write_tflite_difference

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import InferenceSessionContract, OpenSession

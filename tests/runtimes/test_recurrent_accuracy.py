@@ -14,9 +14,9 @@ from shared_data import shared_data
 
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.external_tools import C
+from nnpipe.core.discoverable import C
 from nnpipe.core.session import InferenceSession
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC
+from nnpipe.frameworks.cortex_m.image import ARM_GCC
 from nnpipe.protocols.client.session import open_session
 from nnpipe.protocols.qemu import QEMU, QemuTarget
 from nnpipe.runtimes.c import CRuntime

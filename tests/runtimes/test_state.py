@@ -12,8 +12,8 @@ from models_with_state import IO, decaying_module, remembering_module, write_fil
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError
-from nnpipe.core.external_tools import C
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession

@@ -18,10 +18,9 @@ from nnpipe.formats.sealed import SealedFile, write_sealed
 from nnpipe.frameworks.torch_inductor import FORMAT, release
 from nnpipe.runtimes.pytorch import PyTorchRuntime
 from nnpipe.runtimes.torch_inductor import TorchInductorRuntime
-from nnpipe.testing.model_files import NETWORK_IO
+from nnpipe.testing.model_files import NETWORK_IO, outputs_of_network, torch_network, write_torch_network
 from nnpipe.testing.runtime import RuntimeContract
 from nnpipe.testing.session import assert_one_line
-from nnpipe.testing.torch_networks import outputs_of_network, torch_network, write_torch_network
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -12,8 +12,8 @@ from installed import needs
 
 from nnpipe.__main__ import main
 
-TENSORFLOW = "nnpipe.modelwrappers.classification.tensorflow_cnn.TensorFlowDigitsCNN"
-TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
+TENSORFLOW = "nnpipe.modelwrappers.classification.small_cnn.TensorFlowDigitsCNN"
+TORCH = "nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN"
 DIGITS = "nnpipe.datasets.digits.DigitsDataset"
 MNIST = "nnpipe.datasets.mnist.MNISTDataset"
 ONNX = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
@@ -36,7 +36,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 def test_a_wrong_path_names_the_nearest_right_one(told: Callable[..., str]) -> None:
-    wrong = TENSORFLOW.replace("tensorflow_cnn", "tensorflow")
+    wrong = TENSORFLOW.replace("small_cnn", "smal_cnn")
     assert f"did you mean {TENSORFLOW}?" in told("model_training", wrong, DIGITS, "--model-path", "m")
     assert f"did you mean {DIGITS}?" in told("model_training", TENSORFLOW, "DigitDataset", "--model-path", "m")
 

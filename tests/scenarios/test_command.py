@@ -18,8 +18,7 @@ from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
-from nnpipe.scenarios._cli.command import Role, execute, parse
-from nnpipe.scenarios._cli.joined_options import join_options
+from nnpipe.scenarios._cli.command import Role, execute, join_options, parse
 
 ROLES = (Role("COMPILER", ModelCompiler, "compiler", chain=True), Role("RUNTIME", Runtime, "runtime"))
 

@@ -16,7 +16,7 @@ from nnpipe.__main__ import main
 from nnpipe.core.artifact import Artifact
 from nnpipe.measuring.run import Run
 
-TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
+TORCH = "nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN"
 DIGITS = "nnpipe.datasets.digits.DigitsDataset"
 ONNX = "nnpipe.runtimes.onnxruntime.ONNXRuntime"
 BRIEFLY = ("--measure-seconds", "0.2")

@@ -149,7 +149,7 @@ def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
 ) -> None:
     import shutil
 
-    from nnpipe.training.callbacks.epoch_summary import EpochSummary
+    from nnpipe.training.callbacks.history import EpochSummary
 
     def breaks(self: Any, fit: Any) -> None:
         if fit.epoch == 2:

@@ -17,7 +17,7 @@ from tests.tools.installed import needs
 
 from nnpipe.__main__ import main
 from nnpipe.datasets.arrays import write_arrays
-from nnpipe.datasets.image_folder import ImageFolderDataset
+from nnpipe.datasets.image_files import ImageFolderDataset
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.workflows.candidates.stages import prepared

@@ -144,7 +144,7 @@ title: "two ways'; import os"
 output: built
 dataset: nnpipe.datasets.digits.DigitsDataset
 model:
-  class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
+  class: nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN
   path: built/model.safetensors
   training: {num_epochs: 1, batch_size: 64, logdir: built/logs/first}
 measure: {measure_samples: 20, measure_seconds: 0.01}
@@ -184,7 +184,7 @@ def test_what_a_pipeline_reads_stays_where_it_is(here, capsys):
 output: built
 dataset: nnpipe.datasets.digits.DigitsDataset
 model:
-  class: nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN
+  class: nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN
   path: built/model.safetensors
 candidates:
   - title: as trained

@@ -27,7 +27,7 @@ onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A model for digits as we export it, quantised, and the same file as a stranger would have it."""
     from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
-    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+    from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
     folder, dataset, wrapper = tmp_path_factory.mktemp("ours"), DigitsDataset(), PyTorchDigitsCNN()
     model = wrapper.open()
@@ -105,7 +105,7 @@ def test_what_options_override_is_recorded_and_told(
 def test_weights_that_another_preprocessing_was_trained_with_leave_a_doubt(
     said: list[str], doubted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
+    from nnpipe.modelwrappers.classification.mobilenet import PyTorchMobileNetV2
 
     small: dict[str, Any] = {"input_size": (32, 32), "num_classes": 10, "width": 0.1}
     PyTorchMobileNetV2(**small, brightest_pixel=16).open().save(tmp_path / "w.safetensors")

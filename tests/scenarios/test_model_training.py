@@ -104,7 +104,7 @@ def test_a_training_that_fails_is_recorded_with_the_reason(tmp_path: Path, capsy
         (["--callbacks", "NanWatch"], "NanWatch: callbacks write into a run's folder; give --run-folder"),
         (
             ["--run-folder", "run", "--callbacks", "Nanwatch"],
-            "did you mean nnpipe.training.callbacks.nan_watch.NanWatch?",
+            "did you mean nnpipe.training.callbacks.resource_monitor.NanWatch?",
         ),
         (["--experiment", "digits"], "need --database"),
         (["--database", "nowhere://"], "nowhere://"),
@@ -177,7 +177,7 @@ def test_a_disk_without_room_for_the_weights_is_told_at_once(tmp_path: Path) -> 
 def test_a_save_that_fails_all_the_same_keeps_the_weights_and_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
-    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+    from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
     wanted, other = tmp_path / "there" / "w.pt", tmp_path / "other"
     other.mkdir()
@@ -200,7 +200,7 @@ def test_a_save_that_fails_all_the_same_keeps_the_weights_and_says_where(
 def test_the_best_weights_are_kept_where_asked_for_and_noted_beside_them(tmp_path: Path, capsys: Any) -> None:
     from nnpipe.core.artifact import Artifact
     from nnpipe.datasets.digits import DigitsDataset
-    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+    from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
     path = tmp_path / "w.pt"
     own = ["--model-path", str(path), "--run-folder", str(tmp_path / "run"), "--callbacks", "none"]

@@ -12,7 +12,7 @@ pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.scenarios._cli.run_differences import differences
+from nnpipe.scenarios._cli.run_tables import differences
 from nnpipe.scenarios.runs import main
 
 OPENVINO = {"class": "nnpipe.compilers.openvino.OpenVINOCompiler", "arguments": {"precision": "fp32", "seed": 1}}

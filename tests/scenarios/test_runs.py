@@ -13,7 +13,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 from nnpipe.scenarios.runs import main
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import Proposal
+from nnpipe.searching.trial_store import Proposal
 
 pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
 

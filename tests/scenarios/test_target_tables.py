@@ -10,11 +10,10 @@ import pytest
 
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.scenarios._cli.target_tables import installed_text, plan_text
+from nnpipe.scenarios._cli.target_words import installed_text, plan_text
 from nnpipe.workflows.boards.board import BoardFacts, SSHBoard
-from nnpipe.workflows.boards.install import Installed, InstallPlan, TargetState
+from nnpipe.workflows.boards.install import Installed, InstallPlan, TargetSettings, TargetState
 from nnpipe.workflows.boards.packages import Platform
-from nnpipe.workflows.boards.target_settings import TargetSettings
 
 
 def plan(listen: str, service: str = "systemd", python: str = "python3") -> InstallPlan:

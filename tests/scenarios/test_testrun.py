@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.protocols.unix import UnixProtocol
+from nnpipe.protocols.network import UnixProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.scenarios.testrun import main
 from nnpipe.workflows.candidates.deployment import Deployment, deployed
@@ -307,8 +307,8 @@ def scores() -> np.ndarray:
 def test_a_class_with_weights_runs_in_its_framework_exported_and_compiled(capsys):
     pytest.importorskip("torch", reason="PyTorch is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
-    from nnpipe.compilers.onnx_float16 import ONNXFloat16
-    from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+    from nnpipe.compilers.onnx_optimizer import ONNXFloat16
+    from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 
     model = PyTorchDigitsCNN().open()
     model.save("digits.pt")

@@ -16,7 +16,7 @@ from unittest import mock
 import pytest
 
 from nnpipe.__main__ import main
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.scenarios._cli.index import scenarios
 from nnpipe.scenarios._cli.option_types import Percentage, output_file, output_folder
 

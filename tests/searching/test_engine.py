@@ -9,11 +9,10 @@ from tests.tools.installed import needs
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
 from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, configuration_key
 
 needs("optuna")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.expressions import SpaceExpression
+from nnpipe.searching.space import SpaceExpression
 
 GIVEN = {"units": 64, "layers": 3, "optimiser": "sgd", "model.width": 0.5, "flag": True}
 

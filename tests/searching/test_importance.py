@@ -12,7 +12,7 @@ from tests.tools.installed import needs
 
 import nnpipe
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.importance_evaluator import AdditiveImportanceEvaluator
+from nnpipe.searching.importance import AdditiveImportanceEvaluator
 
 needs("optuna")
 

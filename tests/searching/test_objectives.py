@@ -6,11 +6,10 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Limit, Objectives
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import MemoryTrials, SearchTrial
 
 OBJECTIVES = Objectives({"size": "minimize"}, (Limit("loss", 0.1), Limit("accuracy", 0.5, at_most=False)))
 

@@ -17,8 +17,10 @@ from optuna.testing.pytest_samplers import (  # noqa: E402
     SingleOnlySamplerTestCase,
 )
 
-from nnpipe.searching.cmaes_sampler import CMAESSampler  # noqa: E402
-from nnpipe.searching.evolution_sampler import EvolutionSampler  # noqa: E402
+from nnpipe.searching.own_samplers import (  # noqa: E402
+    CMAESSampler,
+    EvolutionSampler,
+)
 
 
 class TestEvolutionSampler(BasicSamplerTestCase, SingleOnlySamplerTestCase):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.searching.shown_trials import ShownTrials
+from nnpipe.searching.trial_mirror import ShownTrials
 
 
 def expected(trials: dict[int, Any], ends: list[tuple[int, float]], most: int) -> list[Any]:

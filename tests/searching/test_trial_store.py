@@ -6,8 +6,7 @@ import pytest
 from trial_store_contract import Make, TrialStoreContract
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.memory_trials import MemoryTrials
-from nnpipe.searching.trial import configuration_key
+from nnpipe.searching.trial_store import MemoryTrials, configuration_key
 
 
 class TestMemoryTrials(TrialStoreContract):

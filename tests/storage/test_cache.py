@@ -6,9 +6,8 @@ import os
 
 import pytest
 
-from nnpipe.storage.cache import Cache
-from nnpipe.storage.local import LocalStore
-from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.storage.storage import Cache, Storage, open_storage
+from nnpipe.storage.store import LocalStore
 
 
 class Counting(LocalStore):

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import StorageError
-from nnpipe.storage.content import SHELF, get_files, put_files
-from nnpipe.storage.storage import open_storage
+from nnpipe.storage.storage import SHELF, get_files, open_storage, put_files
 
 
 def test_files_are_stored_once_and_come_back_under_their_names(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError, StorageError
-from nnpipe.storage.folders import to_fetch, to_publish
 from nnpipe.storage.storage import open_storage
+from nnpipe.storage.transfers import to_fetch, to_publish
 
 
 @pytest.fixture

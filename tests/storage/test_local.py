@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import StorageError
-from nnpipe.storage import local
+from nnpipe.storage import store
 from nnpipe.storage.storage import open_storage
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
@@ -42,7 +42,7 @@ def test_lists_all_of_2000_files(root, storage):
 
 
 def test_more_files_than_a_listing_takes_are_told(root, storage, file, monkeypatch):
-    monkeypatch.setattr(local, "MAX_ENTRIES", 3)
+    monkeypatch.setattr(store, "MAX_ENTRIES", 3)
     for number in range(4):
         storage.put("datasets", f"x/{number}", file)
     with pytest.raises(StorageError, match="more than 3 files below 'datasets'"):
@@ -167,7 +167,7 @@ def test_without_hard_links_a_taken_name_is_still_refused(storage, file, monkeyp
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    monkeypatch.setattr(local.os, "link", refuse)
+    monkeypatch.setattr(store.os, "link", refuse)
     storage.put("datasets", "x", file)
     assert storage.find("datasets", "x").size == 7
     with pytest.raises(StorageError, match="taken"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.storage.names import MAX_NAME, checked_name
+from nnpipe.storage.store import MAX_NAME, checked_name
 
 
 @pytest.mark.parametrize(

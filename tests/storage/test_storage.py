@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from nnpipe.core.errors import ConfigError, NNPipeError, StorageError
-from nnpipe.storage.shelves import SHELVES
 from nnpipe.storage.storage import Storage, open_storage
-from nnpipe.storage.store import Changed
+from nnpipe.storage.store import SHELVES, Changed
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
 

@@ -13,11 +13,11 @@ from installed import ImportedWhenUsed
 from property_examples import examples
 from shared_data import shared_data
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.tasks import AnomalyDetection
-from nnpipe.tasks.anomaly.metrics import MAX_FPR
+from nnpipe.tasks.anomaly.task import MAX_FPR
 
 sk = ImportedWhenUsed("sklearn.metrics")
 TASK = AnomalyDetection()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks import (
     AnomalyDetection,
     AnomalyMaps,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.quality_intervals import quality_estimate
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.task import quality_metric
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.constraints import MetricConstraint
 from nnpipe.report.document import Table
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.tasks import EmbeddingSearch
-from nnpipe.tasks.embedding.search import GALLERY, QUERY
+from nnpipe.tasks.embedding.metrics import GALLERY, QUERY
 from nnpipe.tasks.embedding.section import EmbeddingSection
 
 SPEC = DatasetSpec(EmbeddingSearch.name, (), (), tuple("abcdefgh"))

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.task import task_named
+from nnpipe.core.tensors import DatasetSpec
 
 NAMES = ("a", "b", "c")
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import nnpipe as nn
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series

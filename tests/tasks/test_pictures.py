@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from installed import needs
 
-from nnpipe.report.task_pictures import COLOURS, pictures_of
+from nnpipe.report.task_section import COLOURS, pictures_of
 from nnpipe.tasks.frames import frame
 
 BLACK = np.zeros((40, 80, 3), np.uint8)

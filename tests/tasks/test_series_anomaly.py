@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from property_examples import examples
 from shared_data import shared_data
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.task import task_named
-from nnpipe.datasets.series_scores import SeriesScoresDataset
+from nnpipe.core.tensors import DatasetSpec
+from nnpipe.datasets.series_anomalies import SeriesScoresDataset
 from nnpipe.tasks import SeriesAnomaly
-from nnpipe.tasks.series_anomaly.metrics import detections_of
-from nnpipe.tasks.series_anomaly.nab import PROFILES, CostProfile
+from nnpipe.tasks.series_anomaly.task import PROFILES, CostProfile, detections_of
 from nnpipe.testing.dataset import DatasetContract
 
 NAMES = {"standard": "standard", "low_fp": "reward_low_FP_rate", "low_fn": "reward_low_FN_rate"}

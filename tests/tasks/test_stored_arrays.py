@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.task import task_named
 
 FOUR = np.arange(4)

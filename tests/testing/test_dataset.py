@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.testing.dataset import DatasetContract
 

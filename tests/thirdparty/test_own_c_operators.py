@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from bricks.swish_in_c import BricksSwishInC
 
-from nnpipe.compilers.c import CCompiler
-from nnpipe.compilers.c_operator import COperator, own_kernels
+from nnpipe.compilers.c import CCompiler, COperator, own_kernels
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import CompileError, ComponentNotFound, ConfigError
 from nnpipe.core.tensors import TensorSpec
@@ -71,7 +70,7 @@ def custom_model(path: Path, name: str) -> Artifact:
 
 
 MINE = """
-from nnpipe.compilers.c_operator import COperator, CStep
+from nnpipe.compilers.c import COperator, CStep
 
 class Twice(COperator):
     "Twice each number."

@@ -10,7 +10,7 @@ from bricks.swish import BricksSwish, SteepSwish
 from nnpipe.codegen.description import check_script
 from nnpipe.codegen.script import generate
 from nnpipe.layers import Input
-from nnpipe.layers.imports.operator import own_operators
+from nnpipe.layers.imports.step import own_operators
 
 NETWORK = [{"class": "Input", "shape": [4]}, {"class": "Dense", "units": 3}, {"class": "SteepSwish", "beta": 2.0}]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 
-from nnpipe.analysis.fused_operations import FusionPattern
 from nnpipe.analysis.kernel_table import KernelTable, MeasuredNetwork
-from nnpipe.analysis.kernels import FusedKernel
+from nnpipe.analysis.kernels import FusedKernel, FusionPattern
 
 
 def kernel(channels: int, kind: str = "convolution") -> FusedKernel:

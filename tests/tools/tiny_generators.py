@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.generation import PROMPT, REFERENCE
 from nnpipe.core.tensors import Batch
-from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tiny_language_model.py"
 TEXT = "The quick brown fox jumps over the lazy dog. How many letters are in this sentence of a few words?\n" * 20

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from nnpipe.searching.trial import EarlierTrial, LeaseLost, Proposal, SearchTrial, TrialResult
-from nnpipe.searching.trial_store import TrialStore
+from nnpipe.searching.trial_store import EarlierTrial, LeaseLost, Proposal, SearchTrial, TrialResult, TrialStore
 
 Make = Callable[..., TrialStore]
 

@@ -15,10 +15,9 @@ import torch
 import training_toys as toys
 
 from nnpipe.experiment.state_file import write_state
-from nnpipe.training._sharding import whole
 from nnpipe.training._steps import Steps
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.distributed import team
+from nnpipe.training.distributed import team, whole
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput

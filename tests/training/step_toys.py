@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from nnpipe.experiment.module import Module
 from nnpipe.experiment.state import State
 from nnpipe.training.optimization import SGD, AdamW
-from nnpipe.training.outputs.binary import BinaryOutput
+from nnpipe.training.outputs.classification import BinaryOutput
 
 
 class GAN(torch.nn.Module):

@@ -137,7 +137,7 @@ def test_a_disk_that_fills_up_amid_a_training_costs_no_weights(
             if fit.epoch == 3:
                 name = {"checkpoint": "nnpipe.training.checkpoints.write_state",
                         "status": "nnpipe.training.run_status.write_text",
-                        "rows": "nnpipe.training._row_files.RowFiles.put"}[where]  # fmt: skip
+                        "rows": "nnpipe.training.checkpoints.RowFiles.put"}[where]  # fmt: skip
 
                 def full(*_: Any, **__: Any) -> None:
                     raise OSError(28, "No space left on device")

@@ -20,9 +20,9 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError, TrainingError
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.training._recomputation import recomputing
-from nnpipe.training.callbacks.best_figures import BestFigures
+from nnpipe.training._forward import recomputing
 from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.history import BestFigures
 from nnpipe.training.checkpoints import read_weights
 from nnpipe.training.optimization import SGD, AdamW, Cosine, Milestones, TorchSchedule
 from nnpipe.training.options import TrainerOptions

@@ -7,15 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.decoders.yolox import YOLOXDecoder
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
+from nnpipe.decoders.yolo import YOLOXDecoder
 from nnpipe.tasks.detection.task import Detection
-from nnpipe.training.outputs.box_grid import BoxGrid, generalised_overlap
-from nnpipe.training.outputs.detection import DetectionOutput
+from nnpipe.training.outputs.detection import BoxGrid, DetectionOutput, generalised_overlap
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 

@@ -18,9 +18,9 @@ import training_toys as toys
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.state_file import read_state
-from nnpipe.training._process_states import state_of
-from nnpipe.training._sharding import check_sharded, whole
+from nnpipe.training._checkpointing import state_of
 from nnpipe.training.checkpoints import load_weights
+from nnpipe.training.distributed import check_sharded, whole
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

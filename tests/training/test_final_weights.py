@@ -18,7 +18,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.classification_report import ClassificationReport
 from nnpipe.training.callbacks.samples import RandomSamples
-from nnpipe.training.callbacks.skip_epochs import SkipEpochs
+from nnpipe.training.callbacks.selection import SkipEpochs
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

@@ -23,18 +23,18 @@ from sketches import sketching
 from nnpipe.core.errors import ComponentNotFound, ConfigError, TrainingError
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import TensorFlowDigitsCNN
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.classification_report import ClassificationReport
-from nnpipe.training.callbacks.dataset_summary import DatasetSummary
-from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history_plots import HistoryPlots
+from nnpipe.training.callbacks.history import HistoryPlots
 from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
-from nnpipe.training.callbacks.nan_watch import NanWatch
+from nnpipe.training.callbacks.resource_monitor import NanWatch
 from nnpipe.training.callbacks.run_page import RunPage
+from nnpipe.training.callbacks.sample_losses import WorstSamples
 from nnpipe.training.callbacks.samples import RandomSamples
 from nnpipe.training.callbacks.selection import callback_classes, choose
-from nnpipe.training.callbacks.worst_samples import WorstSamples
+from nnpipe.training.callbacks.summaries import DatasetSummary
+from nnpipe.training.callbacks.weights import GradientNorms
 from nnpipe.training.fit import Fit
 from nnpipe.training.keras_callback import classifier, keras_callback
 from nnpipe.training.options import TrainerOptions
@@ -179,7 +179,7 @@ CODE = """
 import sys
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import TensorFlowDigitsCNN
 options = {"num_epochs": 3, "batch_size": 64, "learning_rate": 0.005, "run_folder": sys.argv[1]}
 options["callbacks"] = ["default", "NanWatch"]
 TensorFlowDigitsCNN().open().train(DigitsDataset(), TrainingOptions.from_json(options))
@@ -394,8 +394,7 @@ def test_a_sigmoid_is_judged_as_yes_or_no() -> None:
 
 @pytest.mark.slow
 def test_a_disk_that_fills_up_costs_no_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nnpipe.training._row_files import RowFiles
-    from nnpipe.training.checkpoints import read_weights
+    from nnpipe.training.checkpoints import RowFiles, read_weights
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.letter_network import LetterNetwork
+from nnpipe.training.network import LetterNetwork
 
 
 @pytest.mark.parametrize(

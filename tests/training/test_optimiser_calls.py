@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch.optim import optimizer  # noqa: E402
 
-from nnpipe.training._optimiser_calls import OptimiserCalls  # noqa: E402
+from nnpipe.training._gradient_steps import OptimiserCalls  # noqa: E402
 
 
 def weight_and_optimiser():

@@ -10,23 +10,25 @@ import pytest
 from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.outputs.binary import BinaryOutput
-from nnpipe.training.outputs.centres import CentreOutput
-from nnpipe.training.outputs.class_weights import balanced_weights
-from nnpipe.training.outputs.classification import ClassificationOutput
-from nnpipe.training.outputs.contrastive import ContrastiveOutput
+from nnpipe.training.outputs.classification import (
+    BinaryOutput,
+    ClassificationOutput,
+    DistillationOutput,
+    balanced_weights,
+)
 from nnpipe.training.outputs.ctc import CTCOutput, edit_distance
 from nnpipe.training.outputs.detection import DetectionOutput
-from nnpipe.training.outputs.distillation import DistillationOutput
-from nnpipe.training.outputs.embedding import EmbeddingOutput
-from nnpipe.training.outputs.metric import figure
-from nnpipe.training.outputs.mined_triplets import MinedTripletOutput
-from nnpipe.training.outputs.output import Output, mean_of
-from nnpipe.training.outputs.pairs import PairOutput
-from nnpipe.training.outputs.regression import RegressionOutput
+from nnpipe.training.outputs.embedding import (
+    CentreOutput,
+    ContrastiveOutput,
+    EmbeddingOutput,
+    MinedTripletOutput,
+    PairOutput,
+    TripletOutput,
+)
+from nnpipe.training.outputs.output import Output, figure, mean_of
+from nnpipe.training.outputs.regression import RegressionOutput, TotalVariationOutput, total_variation
 from nnpipe.training.outputs.segmentation import SegmentationOutput
-from nnpipe.training.outputs.total_variation import TotalVariationOutput, total_variation
-from nnpipe.training.outputs.triplets import TripletOutput
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 F = torch.nn.functional

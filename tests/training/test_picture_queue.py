@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nnpipe.training.picture_queue import PictureQueue
+from nnpipe.training.fit import PictureQueue
 
 
 class Clock:

@@ -26,8 +26,8 @@ from nnpipe.experiment.state_file import read_state, to_bytes
 from nnpipe.scenarios.experiment import main
 from nnpipe.scenarios.runs import main as runs_main
 from nnpipe.training.experiment import Training
+from nnpipe.training.final_weights import StartingWeights
 from nnpipe.training.sequences.dataset import DatasetSequence
-from nnpipe.training.starting_weights import StartingWeights
 
 FILES = {path.stem: path for path in (Path(__file__).parents[2] / "examples" / "recipes").glob("*.yaml")}
 BEFORE = {"distillation": "distillation_teacher", "quantised": "quantised_before"}

@@ -11,8 +11,11 @@ pytestmark = pytest.mark.slow  # torchao is imported, and a network is exported
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("torchao", reason="torchao rounds the numbers")
 
-from nnpipe.training.network import Head, Network  # noqa: E402
-from nnpipe.training.rounded_network import RoundedNetwork  # noqa: E402
+from nnpipe.training.network import (  # noqa: E402
+    Head,
+    Network,
+    RoundedNetwork,
+)
 
 
 def layers() -> list[Any]:

@@ -15,9 +15,8 @@ pytest.importorskip("safetensors", reason="safetensors is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.experiment.append_only import AppendOnly
-from nnpipe.training._row_files import RowFiles
-from nnpipe.training.checkpoints import LAST, read_checkpoint
+from nnpipe.experiment.state import AppendOnly
+from nnpipe.training.checkpoints import LAST, RowFiles, read_checkpoint
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 
@@ -71,7 +70,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_checkpoint_after_many_epochs_is_as_large_as_after_a_few(tmp_path: Path) -> None:
-    from nnpipe.training.callbacks.epoch_summary import EpochSummary
+    from nnpipe.training.callbacks.history import EpochSummary
 
     sizes = []
     for epochs in (4, 60):

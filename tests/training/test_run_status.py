@@ -23,9 +23,8 @@ from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.run_end import tell_end
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_page import write_run_page
+from nnpipe.training.run_page import tell_end, write_run_page
 from nnpipe.training.run_status import RunStatus, read_status, tell
 from nnpipe.training.trainer import Trainer
 

@@ -408,8 +408,8 @@ def test_a_compiled_model_learns_the_same() -> None:
 
 
 def test_a_transform_that_raises_stops_it_with_the_sample() -> None:
+    from nnpipe.training.sequences._batch_work import TransformError
     from nnpipe.training.sequences.array import ArraySequence
-    from nnpipe.training.sequences.errors import TransformError
 
     def fail(sample: dict[str, Any], rng: Any) -> dict[str, Any]:
         if sample["sample_id"] == 17:

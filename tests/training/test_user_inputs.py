@@ -15,7 +15,7 @@ import training_toys as toys
 from torch.utils.data import DataLoader, TensorDataset
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._user_inputs import check_device
+from nnpipe.training._optimisers import check_device
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.optimization import SGD, AdamW, Cosine
 from nnpipe.training.options import TrainerOptions

@@ -13,19 +13,17 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
 import training_toys as toys
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import task_named
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.training._whole_metrics import WholeMetrics, wanted_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.binary import BinaryOutput
-from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
 from nnpipe.training.outputs.embedding import EmbeddingOutput
-from nnpipe.training.outputs.regression import RegressionOutput
+from nnpipe.training.outputs.regression import RegressionOutput, TotalVariationOutput
 from nnpipe.training.outputs.segmentation import SegmentationOutput
-from nnpipe.training.outputs.total_variation import TotalVariationOutput
 from nnpipe.training.trainer import Trainer
 
 

@@ -14,7 +14,7 @@ from installed import ImportedWhenUsed, needs
 import nnpipe
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.input_transform import InputTransform
-from nnpipe.datasets.labelled_texts import TextClassificationDataset
+from nnpipe.datasets.texts import TextClassificationDataset
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.transformers import TransformersModel
 from nnpipe.testing.input_transform import InputTransformContract

@@ -10,10 +10,10 @@ from installed import needs
 from tiny_generators import write_prompts, write_tiny_generator
 
 from nnpipe.core.progress import silent
-from nnpipe.datasets.prompts import PromptsDataset
+from nnpipe.datasets.texts import PromptsDataset
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.paired_comparison import ComparisonPlan
-from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.modelwrappers.files.text_generator import TransformersGenerator
 from nnpipe.scenarios.testrun import main as try_models
 from nnpipe.workflows.candidates.model_files import generator_of_folder
 from nnpipe.workflows.comparison.compare_models import compare_models, compare_pipeline

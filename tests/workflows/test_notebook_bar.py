@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.workflows.notebook_bar import bar_html, in_notebook
+from nnpipe.workflows.progress import bar_html, in_notebook
 
 
 def test_a_bar_says_how_far_how_fast_and_how_long() -> None:

@@ -10,8 +10,7 @@ import pytest
 from nnpipe.compilers.onnx_quantizer import ONNXStaticQuantizer
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN, TensorFlowDigitsCNN
 from nnpipe.modelwrappers.files.declared import DeclaredModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.runtimes.onnxruntime import ONNXRuntime

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis.channel_noise import Array, noise_to_signal, power
+from nnpipe.analysis.channel_errors import Array, arranged, arrangements, noise_to_signal, power
 
 _FACTOR = 0.9  # the weight of a similarity up to a factor, since a normalisation changes little more than that
 _ERRORS = 3  # standard errors from the part of a bias that is missing to its bounds
@@ -143,3 +143,172 @@ def missing_bias(
         return -np.inf, np.inf
     share, error = share_of(-np.asarray(bias, np.float64), expected, found)
     return share - _ERRORS * error, share + _ERRORS * error
+
+
+_RESHAPING = ("reshape", "squeeze", "flatten")
+_PRODUCTS = ("matmul", "fully_connected", "linear", "gemm", "dense")
+
+
+class OtherTensors:
+    """The tensors of the other model, in an order of computation.
+
+    Parameters
+    ----------
+    places
+        The computed tensors.
+    values
+        The tensors, as real numbers; those that only carry another one's values are not compared.
+    """
+
+    def __init__(self, places: Sequence[ComputedTensor], values: Values) -> None:
+        self.places = places
+        self.by_name = {place.tensor: place for place in places}
+        self.position = {place.tensor: number for number, place in enumerate(places)}
+        self.users = users(places)
+        self.sizes = {name: array.size for name, array in values.items()}
+        self._all = values
+        carried = handed_on(places) | counted(places, values)
+        self.values = {
+            name: array
+            for name, array in values.items()
+            if name in self.by_name and name not in carried and comparable(array)
+        }
+        self.unrounded = {
+            place.tensor: np.asarray(values[name]).reshape(self.values[place.tensor].shape)
+            for place in places
+            for name in place.inputs
+            if place.tensor in self.values and name in carried & values.keys() and is_rounding(place)
+            if comparable(values[name]) and values[name].size == self.values[place.tensor].size
+        }
+
+    def before_rounding(self, name: str, order: tuple[int, ...] | None, shape: tuple[int, ...]) -> Array | None:
+        """Return the elements that :meth:`candidates` yields, as they were before a tensor was rounded, if it was."""
+        if name not in self.unrounded:
+            return None
+        array = self.unrounded[name]
+        found: Array = arranged(array, order, shape).ravel()[sampled(array.size)]
+        return found
+
+    def as_read(self, name: str, sure: float) -> Array:
+        """Return a tensor as the operations after it read it: it may be reshaped first, and rounded only then.
+
+        Differences above the noise-to-signal ratio ``sure`` are no rounding, and remain visible.
+        """
+        value = np.asarray(self.values[name], np.float64)
+        takers = self.users.get(name, [])
+        while len(takers) == 1 and (is_rounding(takers[0]) or _reshapes(takers[0])):
+            array = self._all.get(takers[0].tensor)
+            if array is not None and comparable(array) and array.size == value.size:
+                read = np.asarray(array, np.float64).reshape(value.shape)
+                if noise_to_signal(value, read) >= sure:
+                    break
+                value = read
+            takers = self.users.get(takers[0].tensor, [])
+        return value
+
+    def candidates(
+        self, array: npt.NDArray[np.generic], least: int
+    ) -> Iterable[tuple[str, tuple[int, ...] | None, Array, Array]]:
+        """Yield the tensors that may be ``array``: the name, the order of axes, and some elements of both.
+
+        The first ``least`` tensors are left out.
+        """
+        expected = np.asarray(array, np.float64)
+        chosen = sampled(expected.size)
+        some = expected.ravel()[chosen]
+        for name, values in self.values.items():
+            if values.size != expected.size or self.position[name] < least:
+                continue
+            for order in arrangements(values.shape, expected.shape):
+                yield name, order, some, arranged(values, order, expected.shape).ravel()[chosen]
+
+    def intermediate(self, sure: set[str]) -> set[str]:
+        """Return the other model's tensors that only lead to certain ones.
+
+        Converters move factors and constants from one operation to the next, so these need no counterpart.  A fault in
+        them is visible in the result, unless averaging has removed the noise; a product with a smaller matrix does not.
+        """
+        found: set[str] = set()
+        for place in reversed(self.places):
+            size, takers = self.sizes.get(place.tensor, 0), self.users.get(place.tensor, ())
+            for user in takers:
+                kept = self.sizes.get(user.tensor, 0) >= size or any(word in user.kind.lower() for word in _PRODUCTS)
+                if user.tensor in sure | found and kept:
+                    found.add(place.tensor)
+        return found
+
+
+def _reshapes(place: ComputedTensor) -> bool:
+    kind = place.kind.lower()
+    return any(word in kind for word in _RESHAPING)
+
+
+SHARED = 4.0
+"""The noise that another candidate may have, as a multiple of the best candidate's."""
+
+_BEHIND = 2  # operations that may add a bias and round the sum
+_HALF = 0.5  # of a bias, between there and missing
+
+Candidate = tuple[float, str, tuple[int, ...] | None]
+"""The noise-to-signal ratio, the tensor, and the order of axes."""
+
+
+class NearestTensor:
+    """Chooses among the tensors of the other model.
+
+    Parameters
+    ----------
+    other
+        Its tensors.
+    sure
+        The noise-to-signal ratio below which two tensors certainly correspond.
+    at_rest
+        The source's tensors if all inputs of each operation are 0, which are its biases.
+    """
+
+    def __init__(self, other: OtherTensors, sure: float, at_rest: Values) -> None:
+        self._other, self._sure, self._at_rest = other, sure, at_rest
+
+    def of(self, place: ComputedTensor, array: npt.NDArray[np.generic], least: int) -> Candidate | None:
+        """Return the candidate for a tensor of the source; ``None`` if none is near enough.
+
+        Parameters
+        ----------
+        place, array
+            The tensor and its values.
+        least
+            The first position in the other model that it may have.
+        """
+        levels = [
+            (level, name, order)
+            for name, order, expected, found in self._other.candidates(array, least)
+            if (level := self._level(name, order, expected, found, array.shape)) < self._sure
+        ]
+        best = min((level for level, _, _ in levels), default=0.0)
+        # Where rounding hides a small bias, values do not tell a tensor from the one after it, but names may.
+        named = [
+            each for each in levels if each[0] <= SHARED * best and named_alike(place, self._other.by_name[each[1]])
+        ]
+        nearest = min(named or levels, key=lambda each: each[0], default=None)
+        if nearest is None or self._missing_bias(place, array, nearest)[0] < _HALF:
+            return nearest
+        behind = following(nearest[1], self._other.users, _BEHIND)
+        added = [each for each in levels if each[1] in behind and self._missing_bias(place, array, each)[1] < _HALF]
+        return min(added, key=lambda each: each[0], default=nearest)
+
+    def _level(
+        self, name: str, order: tuple[int, ...] | None, expected: Array, found: Array, shape: tuple[int, ...]
+    ) -> float:
+        """Return the noise of a candidate, without that of its own rounding, which the tensor before it lacks."""
+        before = self._other.before_rounding(name, order, shape)
+        level = noise_to_signal(expected, found)
+        return level if before is None or level >= self._sure else min(level, noise_to_signal(expected, before))
+
+    def _missing_bias(
+        self, place: ComputedTensor, array: npt.NDArray[np.generic], candidate: Candidate
+    ) -> tuple[float, float]:
+        """Return the bounds of the part of the source's bias that a candidate lacks; infinite if nothing tells."""
+        _, name, order = candidate
+        return missing_bias(
+            array, self._at_rest.get(place.tensor), arranged(self._other.values[name], order, array.shape)
+        )

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
 
-from nnpipe.analysis.graph_constants import constants_of
+from nnpipe.analysis.stored_values import constants_of
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.operation_times import KernelTime
 from nnpipe.core.primitives import PlainPrimitive

@@ -17,10 +17,12 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.analysis._nearest_tensor import SHARED, Candidate, NearestTensor
-from nnpipe.analysis._other_tensors import OtherTensors
 from nnpipe.analysis._similarity import (
+    SHARED,
+    Candidate,
     ComputedTensor,
+    NearestTensor,
+    OtherTensors,
     Values,
     channels_of,
     comparable,
@@ -30,7 +32,7 @@ from nnpipe.analysis._similarity import (
     named_alike,
     users,
 )
-from nnpipe.analysis.channel_noise import Array, arranged, arrangements, noise_to_signal
+from nnpipe.analysis.channel_errors import Array, arranged, arrangements, noise_to_signal
 
 __all__ = ["ComputedTensor", "Pair", "TensorPairing", "comparable"]
 

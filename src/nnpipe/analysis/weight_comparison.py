@@ -8,20 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_noise import Array, decibels, power, rows_of
-from nnpipe.analysis.describe_differences import what_is_wrong
-from nnpipe.analysis.normalisation_folding import (
+from nnpipe.analysis.channel_errors import Array, decibels, power, rows_of, what_is_wrong
+from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL, is_rescaled
+from nnpipe.analysis.weight_changes import (
     Expected,
+    Weighing,
+    WeightChange,
     expected_of,
     expected_vector,
+    thinned,
     vector_beside,
 )
-from nnpipe.analysis.pruned_channels import thinned
-from nnpipe.analysis.suspect_operations import LEAST_OF_CHANNEL
-from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.analysis.weights import WeightPair, Weights, pair_weights
-from nnpipe.analysis.weights_in_use import is_rescaled
-from nnpipe.core.claims import INTEGERS, Claim, changes_of, numbers_of
+from nnpipe.core.artifact import INTEGERS, Claim, changes_of, numbers_of
 
 _EXACT, _FAINT = 1e-4, 1e-5  # of a number, and of the greatest of its tensor: rounding of floats
 _ROUNDED: Mapping[Claim, float] = {"float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from nnpipe.analysis.channel_noise import Array
+from nnpipe.analysis.channel_errors import Array
 
 Layout = Literal["OIHW", "HWIO", "OHWI"]
 Way = Literal["name", "values", "operation", "place"]

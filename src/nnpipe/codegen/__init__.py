@@ -10,14 +10,10 @@ Problems are values and are all reported together.  Scripts are built as syntax 
 text of a description ever becomes code.
 """
 
-from nnpipe.codegen.catalogue import task_classes
-from nnpipe.codegen.description import check_script, read_script
-from nnpipe.codegen.generator import Generated, ScriptGenerator
+from nnpipe.codegen.description import Generated, ScriptGenerator, check_script, read_script, task_classes
 from nnpipe.codegen.graph import Checked, CodeGraph
-from nnpipe.codegen.problems import CODES, ScriptProblem
 from nnpipe.codegen.script import generate
-from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.variables import Variable
+from nnpipe.codegen.script_task import CODES, ScriptProblem, ScriptTask, Variable
 
 __all__ = [
     "CODES",

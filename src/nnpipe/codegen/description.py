@@ -3,21 +3,149 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING
+from dataclasses import MISSING, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.catalogue import described_task, task_classes
-from nnpipe.codegen.generator import ScriptGenerator
+from nnpipe.codegen import script_task
 from nnpipe.codegen.graph import Checked, check
-from nnpipe.codegen.networks import network_of
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.variables import Variable
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, Variable
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.messages import one_line, shown
-from nnpipe.core.naming import nearest
+from nnpipe.core.errors import ComponentNotFound, NNPipeError
+from nnpipe.core.messages import nearest, one_line, shown
+from nnpipe.core.registry import named, named_or_imported
+from nnpipe.layers.description.from_description import from_description
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.weights import Weights
+from nnpipe.layers.imports.network_files import KERAS, read_network
+from nnpipe.layers.keras.read_file import read_keras
+
+
+def network_of(name: str, data: Any, found: list[ScriptProblem]) -> tuple[NetworkGraph | None, Weights]:
+    """Return a network and its stored weights; problems are appended to ``found``.
+
+    The network is ``None`` if it cannot be read; the weights are empty if there are none.
+
+    Parameters
+    ----------
+    name
+        Name of the network.
+    data
+        A list of layers, or an object in the format of
+        :mod:`nnpipe.layers.description.from_description`, or ``{file: PATH}`` with the
+        path of such a description or of a Keras file; ``own_layers`` beside it names the user's layers in the file.
+    found
+        The list that problems are appended to.
+    """
+    where = f"networks.{name}"
+    if isinstance(data, Mapping) and "file" in data:
+        for key in data:
+            if key not in ("file", "own_layers"):
+                found.append(ScriptProblem("structure", f"{where}.{key}", "is not allowed beside file"))
+        return _of_file(name, data["file"], data.get("own_layers", []), f"{where}.file", found)
+    parsed = from_description({"layers": data} if isinstance(data, list) else data)
+    for problem in parsed.problems:
+        found.append(ScriptProblem("network", f"{where}.{problem.path}".rstrip("."), problem.message))
+    return (None if parsed.graph is None else replace(parsed.graph, name=name)), {}
+
+
+def _of_file(
+    name: str, path: Any, own_layers: Any, where: str, found: list[ScriptProblem]
+) -> tuple[NetworkGraph | None, Weights]:
+    if not isinstance(path, str) or not path or "\0" in path:
+        found.append(ScriptProblem("file", where, f"must be the path of a network, not {shown(path)}"))
+        return None, {}
+    if not isinstance(own_layers, list) or not all(isinstance(title, str) for title in own_layers):
+        found.append(ScriptProblem("file", where, f"own_layers must be a list of names, not {shown(own_layers)}"))
+        return None, {}
+    try:
+        keras = Path(path).suffix in KERAS
+        reading = read_keras(path, own_layers=own_layers) if keras else read_network(path, own_layers)
+    except NNPipeError as error:
+        found.append(ScriptProblem("file", where, str(error)))
+        return None, {}
+    for problem in reading.problems:
+        if problem.code != "changed-meaning":
+            found.append(ScriptProblem("file", where, f"{path}: {problem}"))
+    return (None if reading.graph is None else replace(reading.graph, name=name)), reading.weights
+
+
+def task_classes() -> Mapping[str, type[ScriptTask]]:
+    """Return all task classes of nnpipe, plugins and the running program, by their names in descriptions."""
+    return named(ScriptTask)
+
+
+def described_task(name: str) -> type[ScriptTask] | None:
+    """Return the task class that a description names; ``None`` if there is none with this short name.
+
+    The module of a dotted path is imported.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no class with this dotted path.
+    """
+    return named_or_imported(name, ScriptTask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScriptGenerator:
+    """The description of a script.  Nothing is checked on creation; :meth:`check` returns everything that is wrong.
+
+    Parameters
+    ----------
+    name
+        Name of the script.
+    framework
+        ``pytorch`` or ``keras``.
+    variables
+        Values that tasks pass to each other.
+    tasks
+        The steps of the script.  Their order matters only where dependencies do not fix it.
+    networks
+        Networks by the names that tasks use.
+    stored
+        Stored weights by the names of the networks.
+    last
+        The last task of the script; by default the last one listed.
+    seed
+        Seed of the initial weights, the split of the samples, and the order of the samples.
+    """
+
+    name: str
+    framework: str
+    variables: tuple[Variable, ...]
+    tasks: tuple[ScriptTask, ...]
+    networks: Mapping[str, NetworkGraph] = field(default_factory=dict)
+    stored: Mapping[str, Weights] = field(default_factory=dict, compare=False)
+    last: str | None = None
+    seed: int = 0
+
+    def check(self) -> Checked:
+        """Return the graph of the tasks, or all problems of the description."""
+        return check(self)
+
+    @property
+    def kinds(self) -> dict[str, str]:
+        """The kinds of variables by their names."""
+        return {variable.name: variable.kind for variable in self.variables}
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated script and its files.
+
+    Attributes
+    ----------
+    text
+        The source code of the script.
+    files
+        Content of the files that the script reads from its own folder, such as weights, by name.
+    """
+
+    text: str
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
 
 KEYS = ("script", "framework", "seed", "networks", "variables", "tasks", "last")
 
@@ -87,7 +215,7 @@ def _task(item: Any, place: int, found: list[ScriptProblem]) -> ScriptTask | Non
     if cls is None:
         found.append(ScriptProblem("unknown-task", f"{where}.task", why))
         return None
-    rows = {row.name: row for row in fields.rows(cls)}
+    rows = {row.name: row for row in script_task.rows(cls)}
     name = item.get("name", cls.short_name())
     if not isinstance(name, str):
         found.append(ScriptProblem("name", f"{where}.name", f"must be a text, not {shown(name)}"))

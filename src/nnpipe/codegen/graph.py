@@ -10,22 +10,66 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.graph_algorithms import Edge, circles, in_order, reached
-from nnpipe.codegen.imports import hides
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import FRAMEWORKS, ScriptTask
+from nnpipe.codegen import script_task
+from nnpipe.codegen.script_task import FRAMEWORKS, KINDS, ScriptProblem, ScriptTask
 from nnpipe.codegen.syntax import is_name
-from nnpipe.codegen.variables import KINDS
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.codegen.unparse import hides
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import shown
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest, shown
 
 if TYPE_CHECKING:
-    from nnpipe.codegen.generator import ScriptGenerator
+    from nnpipe.codegen.description import ScriptGenerator
+
+Node = TypeVar("Node")
+Edge = tuple[int, int]
+"""Indices of two nodes; the first comes before the second."""
+
+
+def reached(start: Iterable[Node], follow: Mapping[Node, Iterable[Node]]) -> set[Node]:
+    """Return the nodes of ``start`` and all that can be reached from them; ``follow`` holds the successors of nodes."""
+    found: set[Node] = set()
+    waiting = list(start)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found.add(node)
+            waiting += follow.get(node, ())
+    return found
+
+
+def circles(count: int, edges: Collection[Edge]) -> list[frozenset[int]]:
+    """Return the sets of nodes that can all be reached from each other, and the nodes with an edge to themselves.
+
+    Nodes are numbered from 0; the sets are in the order of their lowest nodes.
+    """
+    follow: dict[int, set[int]] = defaultdict(set)
+    for before, after in edges:
+        follow[before].add(after)
+    reach = {node: reached(follow.get(node, ()), follow) for node in range(count)}
+    found: list[frozenset[int]] = []
+    for node in range(count):
+        circle = frozenset(other for other in reach[node] if node in reach[other])
+        if node in reach[node] and circle not in found:
+            found.append(circle)
+    return found
+
+
+def in_order(count: int, edges: Collection[Edge], last: int | None = None) -> list[int]:
+    """Return the nodes in topological order; where the edges leave a choice, lower numbers come first.
+
+    ``last`` is the node that comes last.  There must be no cycles, and no edge may start at ``last``.
+    """
+    needs: dict[int, set[int]] = defaultdict(set)
+    for before, after in edges:
+        needs[after].add(before)
+    found: list[int] = []
+    while len(found) < count:
+        ready = [node for node in range(count) if node not in found and needs[node] <= set(found)]
+        found.append(next((node for node in ready if node != last), ready[0]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -228,7 +272,7 @@ def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
         yield ScriptProblem(
             "framework", "framework", f"must be one of {', '.join(FRAMEWORKS)}, not {shown(script.framework)}"
         )
-    if fault := fields.fault_of(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
+    if fault := script_task.fault_of(Kind(int, minimum=0, maximum=2**31 - 1), script.seed):
         yield ScriptProblem("argument", "seed", fault)
     for name, graph in script.networks.items():
         yield from (
@@ -236,7 +280,7 @@ def _own(script: ScriptGenerator) -> Iterator[ScriptProblem]:
         )
         yield from _unbuilt(script, name)
     for task in script.tasks:
-        faults = list(fields.faults(task))
+        faults = list(script_task.faults(task))
         yield from (ScriptProblem("argument", f"{task.name}.{field}", fault) for field, fault in faults)
         if script.framework in FRAMEWORKS and script.framework not in task.frameworks:
             there = " and ".join(task.frameworks)

@@ -20,8 +20,7 @@ from nnpipe.codegen.torch_code.values import Untranslatable
 from nnpipe.core.errors import ConfigError
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.references import Ref
-from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.shape_inference import Ref, infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.to_config import TENSOR, layer_config, network_config
 from nnpipe.layers.vocabulary import field_table
@@ -133,10 +132,9 @@ def _defaults(kind: str) -> dict[str, Any]:
 
 
 def _plain_defaults(module: str, kind: str) -> dict[str, Any]:
-    from nnpipe.layers.vocabulary.constraints import Constraint
+    from nnpipe.layers.vocabulary.field_table import family
     from nnpipe.layers.vocabulary.initialisers import Initialiser
-    from nnpipe.layers.vocabulary.objects import family
-    from nnpipe.layers.vocabulary.regularisers import Regulariser
+    from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 
     base: Any = {"keras.initializers": Initialiser, "keras.constraints": Constraint, "keras.regularizers": Regulariser}
     cls: Any = family(base[module])[kind]

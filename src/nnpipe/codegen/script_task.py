@@ -1,34 +1,169 @@
-"""The base class of tasks."""
+"""The base class of tasks, with the table of its fields, variables and problems."""
 
 from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Iterator
+from dataclasses import MISSING, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.fields import Row
-from nnpipe.codegen.problems import ScriptProblem
+from nnpipe.core.arguments import Kind, arguments_of
 from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option
+from nnpipe.core.messages import shown
+from nnpipe.layers.vocabulary.value_kinds import LARGEST
 
 if TYPE_CHECKING:
-    from nnpipe.codegen.generator import ScriptGenerator
-    from nnpipe.codegen.writer import Writer
+    from nnpipe.codegen.description import ScriptGenerator
+    from nnpipe.codegen.script import Writer
+
+CODES = {
+    "structure": "a part of the description is missing, or has the wrong structure",
+    "unknown-task": "a task of a kind that does not exist",
+    "argument": "an argument of a task has an invalid value, is missing, or is not known",
+    "name": "a name that is not an identifier, is a keyword of Python, or has another meaning in every script",
+    "duplicate-name": "two tasks, two variables, or a task and a variable with the same name",
+    "undeclared-variable": "a task names a variable that is not declared",
+    "undeclared-task": "the last task, or a task that another one should follow, does not exist",
+    "variable-kind": "a task is given a variable of a kind that it does not accept",
+    "never-generated": "a variable is needed, and no task creates it",
+    "generated-twice": "several tasks create the same variable",
+    "cycle": "tasks that wait for each other",
+    "variable-cycle": "tasks that need each other's variables",
+    "island": "tasks or variables without a connection to the last task",
+    "after-last": "a task that comes after the last one",
+    "import": "an import that is not a dotted name of identifiers",
+    "network": "a problem of a network, as nnpipe.layers reports it",
+    "file": "a file that is needed to write the script is missing or damaged",
+    "plugin": "a plugin whose functions cannot be called",
+    "framework": "something that a framework does not support",
+}
+"""The codes of problems and their meanings."""
+
+
+@dataclass(frozen=True, order=True)
+class ScriptProblem:
+    """One problem of a description.
+
+    Attributes
+    ----------
+    code
+        A key of :data:`CODES`.
+    where
+        The task, the variable or the path in the description; empty for the whole description.
+    message
+        What is wrong and how to mend it, in one line.
+    """
+
+    code: str
+    where: str
+    message: str
+
+    def __post_init__(self) -> None:
+        if self.code not in CODES:
+            raise ValueError(f"no such code: {self.code}")
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        # Names of variables come from the description and may hold unprintable characters.
+        return "".join(c if c.isprintable() else repr(c)[1:-1] for c in f"{text} [{self.code}]")
+
+
+# The field table of a task, with the meaning and the checks of each argument and variable.
+#
+# Arguments are declared like those of components, with :func:`nnpipe.core.arguments.argument`.
+
+_ROW = "nnpipe.codegen.row"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A field of a task.
+
+    Attributes
+    ----------
+    role
+        ``takes`` or ``gives`` for a variable, ``set`` for an argument.
+    kind
+        The kinds of variables that the field accepts; empty for an argument.
+    values
+        The kind of the values that the field accepts.
+    """
+
+    name: str
+    role: str
+    help: str
+    kind: tuple[str, ...]
+    values: Kind
+    default: Any
+
+    @property
+    def many(self) -> bool:
+        """Whether the field holds several values or names several variables."""
+        return self.values.many is not None
+
+    def check(self, value: Any) -> str:
+        """Return what is wrong with a value; the empty string if it is valid."""
+        return fault_of(self.values, value)
+
+
+def takes(*kind: str, help: str, many: bool = False) -> Any:
+    """Return the declaration of a field that names a variable, or several, that a task needs."""
+    return dataclasses.field(default=() if many else MISSING, metadata={_ROW: ("takes", help, kind)})
+
+
+def gives(kind: str, help: str, optional: bool = False) -> Any:
+    """Return the declaration of a field that names a variable that a task creates."""
+    return dataclasses.field(default=None if optional else MISSING, metadata={_ROW: ("gives", help, (kind,))})
+
+
+def rows(cls: Any) -> tuple[Row, ...]:
+    """Return the field table of a task class; fields without a help text are left out."""
+    declared = {field.name: field.metadata.get(_ROW) for field in dataclasses.fields(cls)}
+    found = []
+    for argument in arguments_of(cls):
+        role, help, kind = declared[argument.name] or ("set", argument.help, ())
+        if help:
+            found.append(Row(argument.name, role, help, kind, argument.kind, argument.default))
+    return tuple(found)
+
+
+def faults(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the name and the fault of each invalid field of a task."""
+    for row in rows(type(value)):
+        fault = row.check(getattr(value, row.name))
+        if fault:
+            yield row.name, fault
+
+
+def fault_of(kind: Kind, value: Any) -> str:
+    """Return what is wrong with a value, or the empty string; strings must not be empty and must be valid UTF-8."""
+    try:
+        found = kind.coerce(value)
+    except ValueError as error:
+        return str(error)
+    for item in found if kind.many is not None and found is not None else (found,):
+        if isinstance(item, int) and abs(item) > LARGEST:
+            return f"{shown(item)} is too large"
+        if isinstance(item, str) and (not item or "\0" in item):
+            return f"must be a text, not {shown(item)}"
+        if isinstance(item, str) and item != item.encode("utf-8", "ignore").decode():
+            return "must be a text that can be written as UTF-8"
+    return ""
+
 
 FRAMEWORKS = ("pytorch", "keras")
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(fields.takes, fields.gives, field))
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(takes, gives, field))
 @dataclass(frozen=True, kw_only=True)
 class ScriptTask(Discoverable):
     """One step of a script: a frozen value with its arguments and variables.
 
     Authors set the name of the ``task``, declare its arguments with :func:`~nnpipe.core.arguments.argument`, and
-    declare the variables that it takes and gives with the functions of :mod:`nnpipe.codegen.fields`.  They implement
-    :meth:`write`, and :meth:`problems` for what the fields alone cannot check.
+    declare the variables that it takes and gives with the functions of :mod:`nnpipe.codegen.script_task`.  They
+    implement :meth:`write`, and :meth:`problems` for what the fields alone cannot check.
     Classes of tasks are found like components: in nnpipe, in plugins, and in the running program.
 
     Parameters
@@ -81,14 +216,13 @@ class ScriptTask(Discoverable):
         """Return the variables and arguments with their help texts."""
         kinds = {"takes": "takes {}", "gives": "gives {}", "set": ""}
         return tuple(
-            Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default)
-            for row in fields.rows(cls)
+            Option(row.name, kinds[row.role].format(" or ".join(row.kind)), row.help, row.default) for row in rows(cls)
         )
 
     def variables(self, role: str) -> list[tuple[Row, str]]:
         """Return the variables that the task ``takes`` or ``gives``, each with its field, without invalid fields."""
         found: list[tuple[Row, str]] = []
-        for row in fields.rows(type(self)):
+        for row in rows(type(self)):
             value = getattr(self, row.name)
             if row.role == role and value is not None and not row.check(value):
                 found += [(row, item) for item in (value if row.many else (value,))]
@@ -101,3 +235,23 @@ class ScriptTask(Discoverable):
     def write(self, writer: Writer) -> list[ast.stmt]:
         """Return the statements of the task."""
         raise NotImplementedError
+
+
+KINDS = ("network", "data", "compiled", "callback", "samples", "outputs", "file", "any")
+"""Kinds of variables, by the values that they hold while the script runs."""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A value that one task creates and others use.
+
+    Attributes
+    ----------
+    name
+        Name of the variable in the script.
+    kind
+        Kind of the value, one of :data:`KINDS`.
+    """
+
+    name: str
+    kind: str

@@ -9,6 +9,17 @@ the sums, in which the result is exact at best, is still 255 steps of the result
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nnpipe.compilers._quantisation import GraphStep, touching
+from nnpipe.compilers._tflite_ranges import PASSING
+from nnpipe.compilers._tflite_ranges import operator_kind as operator_kind_tflite_float_parts
+from nnpipe.core.errors import CompileError
+from nnpipe.frameworks.torch_program import QUANTISED
+
 _MOST = 255.0  # XNNPACK's limit is 256, for numbers in single precision
 
 
@@ -30,3 +41,257 @@ def widening(taken: float, weight: float, given: float) -> float:
     (1.0, 2.0)
     """
     return max(1.0, taken * weight / given / _MOST) if given > 0 else 1.0
+
+
+# Operators whose rounded result is that of a rounded input, and normalisations, which become part of convolutions.
+_PASSING = frozenset(
+    (
+        "relu", "relu6", "hardtanh", "clamp", "max_pool2d", "max_pool1d", "view", "reshape", "flatten", "permute",
+        "transpose", "t", "squeeze", "unsqueeze", "dropout", "contiguous", "batch_norm",
+        "_native_batch_norm_legit_no_training",
+    )
+)  # fmt: skip
+_ANNOTATION = "quantization_annotation"
+
+
+def keeping_types(
+    quantiser: Any,
+    kept: Callable[[Sequence[GraphStep]], set[str]] | None = None,
+    before: Sequence[GraphStep] = (),
+) -> Any:
+    """Return a quantiser that does what another does, but leaves integers and some tensors of floats as they are.
+
+    XNNPACK's quantiser (ExecuTorch 1.5) also observes integers, such as indices, of which PyTorch computes no
+    histogram.
+
+    Parameters
+    ----------
+    quantiser
+        A ``Quantizer`` of torchao.
+    kept
+        Returns the tensors to keep in floats, given the operations of the program; by default none.
+    before
+        The operations of the program before torchao changes it, from :func:`steps_of`: a normalisation that is folded
+        into a convolution stands for the convolution then.
+    """
+    from torchao.quantization.pt2e.quantizer import Quantizer
+
+    class TypeKeeping(Quantizer):  # type: ignore[misc]
+        def transform_for_annotation(self, model: Any) -> Any:
+            return quantiser.transform_for_annotation(model)
+
+        def annotate(self, model: Any) -> Any:
+            model = quantiser.annotate(model)
+            untouched = {node for node in model.graph.nodes if _takes_or_gives_integers(node)}
+            if kept is not None:
+                steps = steps_of(model)
+                there = {step.name for step in steps}
+                steps += [step for step in before if step.passing and step.name not in there]
+                floats = {step.name for step in touching(kept(steps), steps)}
+                untouched |= {node for node in model.graph.nodes if node.name in floats}
+            _withdraw(model, untouched)
+            return model
+
+        def validate(self, model: Any) -> None:
+            quantiser.validate(model)
+
+    return TypeKeeping()
+
+
+def steps_of(model: Any, inputs: Sequence[str] = ()) -> list[GraphStep]:
+    """Return the operations and inputs of a ``torch.fx.GraphModule``.
+
+    Parameters
+    ----------
+    model
+        The module.
+    inputs
+        Names by which its inputs are known, in order.
+    """
+    found, names = [], iter(inputs)
+    for node in model.graph.nodes:
+        if node.op in ("placeholder", "call_function"):
+            taken = tuple(given.name for given in node.all_input_nodes if given.op != "get_attr")
+            found.append(GraphStep(node.name, taken, (node.name,), operator_kind(node) in _PASSING))
+        if node.op == "placeholder" and (known := next(names, node.name)) != node.name:
+            found.append(GraphStep(known, (node.name,), (known,), passing=True))
+    return found
+
+
+def operator_kind(node: Any) -> str:
+    """Return the name of a node's operator, such as ``linear``; empty if it calls none."""
+    schema = getattr(node.target, "_schema", None)
+    return "" if schema is None else str(schema.name).partition("::")[2].removesuffix("_")
+
+
+def _takes_or_gives_integers(node: Any) -> bool:
+    """Return whether a node is to be quantised although it computes integers, or takes some."""
+    annotation = node.meta.get(_ANNOTATION)
+    return annotation is not None and any(map(_is_integer, (node, *annotation.input_qspec_map)))
+
+
+def _is_integer(node: Any) -> bool:
+    value = node.meta.get("val")
+    return getattr(value, "dtype", None) is not None and not value.is_floating_point()
+
+
+def _withdraw(model: Any, floats: set[Any]) -> None:
+    """Remove the annotations of nodes, and of those that share the scale of such a node."""
+    from torchao.quantization.pt2e.quantizer import SharedQuantizationSpec
+
+    waiting = set(floats)
+    while waiting:
+        for node in waiting:
+            node.meta.pop(_ANNOTATION, None)
+        waiting = set()
+        for node in model.graph.nodes:
+            if (annotation := node.meta.get(_ANNOTATION)) is None:
+                continue
+            specs = [annotation.output_qspec, *annotation.input_qspec_map.values()]
+            shared = [spec.edge_or_node for spec in specs if isinstance(spec, SharedQuantizationSpec)]
+            owners = {place[1] if isinstance(place, tuple) else place for place in shared}
+            if any(_ANNOTATION not in owner.meta for owner in owners):
+                waiting.add(node)
+
+
+def check_quantised(module: Any, quantiser: str) -> None:
+    """Raise :class:`~nnpipe.core.errors.CompileError` unless a quantised module computes something in integers."""
+    if not any(str(node.target).startswith(QUANTISED) for node in module.graph.nodes):
+        raise CompileError(
+            f"the {quantiser} quantiser knows none of its operators or leaves numbers of their type, or all of "
+            "them are kept in floats"
+        )
+
+
+_WEIGHTED = ("linear", "conv1d", "conv2d", "conv_transpose1d", "conv_transpose2d")
+_LIMITS = ("relu", "relu6", "hardtanh", "clamp")  # computed together with the operation before them
+
+
+def widen_results(prepared: Any) -> None:
+    """Increase the scales of results that are too small for XNNPACK, in a module that has seen its samples.
+
+    Tensors that share an observer, such as those that a concatenation joins, keep sharing their scale.
+
+    Parameters
+    ----------
+    prepared
+        What ``prepare_pt2e`` returned.
+    """
+    modules = dict(prepared.named_modules())
+    for node in prepared.graph.nodes:
+        if operator_kind(node) not in _WEIGHTED:
+            continue
+        observers = [_observer(each, modules) for each in node.args[:2]] + [_of_result(node, modules)]
+        if any(each is None for each in observers):
+            continue
+        taken, weight, given = map(_scale, observers)
+        factor = widening(taken, weight, given)
+        if factor > 1:
+            scale, zero_point = observers[2].calculate_qparams()
+            _fix(observers[2], (scale * factor, zero_point))
+
+
+def _observer(node: Any, modules: Mapping[str, Any]) -> Any:
+    """Return the observer whose result a node is, or none."""
+    found = modules.get(str(node.target)) if getattr(node, "op", "") == "call_module" else None
+    return found if hasattr(found, "calculate_qparams") else None
+
+
+def _of_result(node: Any, modules: Mapping[str, Any]) -> Any:
+    """Return the observer of an operation's result, or of the limits that are computed together with it."""
+    for user in node.users:
+        if (found := _observer(user, modules)) is not None:
+            return found
+        if operator_kind(user) in _LIMITS:
+            return _of_result(user, modules)
+    return None
+
+
+def _scale(observer: Any) -> float:
+    """Return the greatest scale of an observer, which then keeps it: a search in a histogram takes time."""
+    found = observer.calculate_qparams()
+    _fix(observer, found)
+    return float(found[0].max())
+
+
+def _fix(observer: Any, found: Any) -> None:
+    observer.calculate_qparams = lambda: found
+
+
+# Where operators with weights take their input and the weights.
+_TFLITE_REQUANTISATION_WEIGHTED = {
+    "CONV_2D": (0, 1),
+    "DEPTHWISE_CONV_2D": (0, 1),
+    "FULLY_CONNECTED": (0, 1),
+    "TRANSPOSE_CONV": (2, 1),
+}
+_TFLITE_REQUANTISATION_LIMITS = ("RELU", "RELU6", "RELU_N1_TO_1")  # their results have scales of their own
+_STEPS, _WEIGHT_STEPS = 255, 127
+
+
+def with_loadable_ranges(content: bytes, floats: Collection[str]) -> bytes:
+    """Return a calibrated model in which no range of a result is too small for XNNPACK.
+
+    Parameters
+    ----------
+    content
+        A model in floats with the ranges of its activations.
+    floats
+        The tensors whose operators stay in floats.
+    """
+    from tensorflow.lite.tools import flatbuffer_utils
+
+    model = flatbuffer_utils.convert_bytearray_to_object(bytearray(content))
+    tensors = model.subgraphs[0].tensors
+    widened: set[int] = set()
+    for operator in model.subgraphs[0].operators:
+        kind, result = (
+            operator_kind_tflite_float_parts(model, operator),
+            int(operator.outputs[0]) if len(operator.outputs) else -1,
+        )
+        if result < 0 or tensors[result].name.decode() in floats or _range(tensors[result]) is None:
+            continue
+        if kind in _TFLITE_REQUANTISATION_WEIGHTED:
+            taken, weights = (tensors[int(operator.inputs[place])] for place in _TFLITE_REQUANTISATION_WEIGHTED[kind])
+            factor = widening(
+                _scale_tflite_requantisation(taken),
+                _weight_scale(model, weights),
+                _scale_tflite_requantisation(tensors[result]),
+            )
+            if factor > 1:
+                _widen(tensors[result], factor)
+                widened.add(result)
+        elif kind in PASSING and kind not in _TFLITE_REQUANTISATION_LIMITS and int(operator.inputs[0]) in widened:
+            own, other = tensors[result].quantization, tensors[int(operator.inputs[0])].quantization
+            own.min, own.max = other.min, other.max
+            widened.add(result)
+    return bytes(flatbuffer_utils.convert_object_to_bytearray(model)) if widened else content
+
+
+def _range(tensor: Any) -> tuple[float, float] | None:
+    """Return the range of a tensor together with 0, which is always represented."""
+    found = tensor.quantization
+    if found is None or found.min is None or found.max is None or len(found.min) != 1:
+        return None
+    return min(float(found.min[0]), 0.0), max(float(found.max[0]), 0.0)
+
+
+def _scale_tflite_requantisation(tensor: Any) -> float:
+    low, high = _range(tensor) or (0.0, 0.0)
+    return (high - low) / _STEPS
+
+
+def _weight_scale(model: Any, tensor: Any) -> float:
+    """Return the greatest scale of constant weights; 0 for others."""
+    from tensorflow.lite.python import schema_py_generated as schema
+
+    data = model.buffers[tensor.buffer].data
+    if tensor.type != schema.TensorType.FLOAT32 or data is None or not len(data):
+        return 0.0
+    values = np.frombuffer(np.asarray(data, np.uint8).tobytes(), "<f4")
+    return float(max(values.max(), -values.min())) / _WEIGHT_STEPS
+
+
+def _widen(tensor: Any, factor: float) -> None:
+    low, high = _range(tensor) or (0.0, 0.0)
+    tensor.quantization.min, tensor.quantization.max = [low * factor], [high * factor]

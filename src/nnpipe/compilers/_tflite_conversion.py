@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tempfile
 import warnings
 from abc import abstractmethod
@@ -11,21 +12,56 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._edgetpu import EDGETPU, compile_for_edgetpu
-from nnpipe.compilers._float_tensors import touching
-from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler
-from nnpipe.compilers._tflite_float_parts import float_parts, steps_of
-from nnpipe.compilers._tflite_ranges import with_measured_ranges
-from nnpipe.compilers._tflite_requantisation import with_loadable_ranges
+from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, touching
+from nnpipe.compilers._requantisation import with_loadable_ranges
+from nnpipe.compilers._tflite_ranges import float_parts, steps_of, with_measured_ranges
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
+from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.external_tools import Tool
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.tflite import read_tflite
 from nnpipe.frameworks.keras import copying_variables, import_keras
+
+_COMMAND = "edgetpu_compiler"
+EDGETPU = Tool(
+    "the Edge TPU compiler", (_COMMAND,), "see https://coral.ai/docs/edgetpu/compiler/ for how to install it"
+)
+_SECONDS = 1800
+
+
+def compile_for_edgetpu(model: bytes) -> bytes:
+    """Return an int8 TensorFlow Lite model compiled for the Edge TPU.
+
+    Raises
+    ------
+    CompileError
+        If the command fails; the message contains the end of its output.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "model.tflite")
+        source.write_bytes(model)
+        try:
+            done = subprocess.run(
+                [_COMMAND, "-o", folder, str(source)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CompileError(f"{_COMMAND} did not run: {error}") from None
+        if done.returncode:
+            said = " / ".join(done.stdout.split("\n")[-6:]).strip(" /")
+            raise CompileError(f"{_COMMAND} ended with status {done.returncode}: {said or 'it said nothing'}")
+        result = Path(folder, "model_edgetpu.tflite")
+        if not result.is_file():
+            raise CompileError(f"{_COMMAND} wrote no {result.name}")
+        return result.read_bytes()
+
 
 _INTEGER = ("int8", "edgetpu")
 _CLAIMS: dict[str, Claim] = {
@@ -41,7 +77,7 @@ class TFLiteConverting(IntegerIOCompiler, FloatKeepingCompiler):
     """Base of compilers that turn a model into a TensorFlow function, which TensorFlow's converter converts.
 
     In int8 models, those parts of attention that have no use for 256 equal
-    steps stay in float32 (:mod:`nnpipe.compilers._tflite_float_parts`), unless
+    steps stay in float32 (:mod:`nnpipe.compilers._tflite_ranges`), unless
     ``integer_only`` is set or the Edge TPU is the target.
 
     Authors write :meth:`_call`.

@@ -12,9 +12,9 @@ from nnpipe.core.batching import with_batch
 from nnpipe.core.errors import CompileError, NotSupported
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_nodes import read_nodes
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.formats.onnx_network import read_nodes
 from nnpipe.frameworks.onnx_known_faults import TVM, refuse_wrong
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_bounded import exported_anew, io_of_program, positional_module
 from nnpipe.frameworks.torch_program import load_program
 from nnpipe.frameworks.tvm import UNTAKEN

@@ -2,21 +2,196 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
+
+from nnpipe.compilers._c_code.fixed_point import multiplier_of as multiplier_of
+from nnpipe.compilers._c_code.fixed_point import scale_of as scale_of
+from nnpipe.compilers._c_code.fixed_point import zero_of as zero_of
+from nnpipe.compilers._c_code.operators.tables import looked_up as looked_up
+from nnpipe.compilers._c_code.source import Source as Source
 from nnpipe.compilers._c_code.source import source_of
-from nnpipe.compilers.c_operator import own_kernels
+from nnpipe.compilers._c_code.step import Builder
+from nnpipe.compilers._c_code.step import CKernel as CKernel
+from nnpipe.compilers._c_code.step import CStep as CStep
+from nnpipe.compilers._c_code.step import OperatorView as OperatorView
+from nnpipe.compilers._c_code.step import text_of as text_of
 from nnpipe.compilers.writing_compiler import WritingCompiler
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.errors import CompileError, ConfigError
-from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.tflite_program import read_program
+from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.errors import CompileError, ConfigError, NNPipeError
+from nnpipe.core.registry import find, named, named_or_imported
+from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.formats.tflite import TFLiteFile
+from nnpipe.formats.tflite_graph import ProgramOperator, ProgramTensor, TFLiteProgram, read_program
 from nnpipe.frameworks.c_source import FORMAT, PREFIX, is_prefix, read_c_source, write_c_source
+
+_CUSTOM = 32  # the code of custom operators in the schema
+EXP, LOG, SQRT = CKernel("exp.c"), CKernel("log.c"), CKernel("sqrt.c")
+"""The functions ``float nn_exp(float)``, ``nn_log`` and ``nn_sqrt``, for ``uses``: there is no library of C."""
+
+
+class COperator(Discoverable):
+    """An operator of TensorFlow Lite in C; a class in a plugin is found like a component.
+
+    The kernels that CCompiler has come first.  The text of the kernel becomes part of the source as it is.
+
+    Attributes
+    ----------
+    operator
+        The name of the operator: of a custom one the name in the file, otherwise that in the schema, such as ``POW``.
+    kernel
+        Functions in C99 that need no library.  Names that begin with ``nn_`` are taken.
+    uses
+        Kernels that the functions call: of ``EXP``, ``LOG`` and ``SQRT``.
+
+    Examples
+    --------
+    >>> class Halve(COperator):
+    ...     'Half of each number.'
+    ...     operator = "acme.Halve"
+    ...     kernel = '''
+    ... static void acme_halve(const float *in, float *out, int32_t count) {
+    ...     for (int32_t i = 0; i < count; i++) out[i] = in[i] / 2;
+    ... }'''
+    ...     def step(self, op):
+    ...         op.expect(op.types() == ("float32", "float32"), "it takes 32-bit floats only")
+    ...         op.expect_shape(op.input(0).shape)
+    ...         return CStep(f"acme_halve({{in0}}, {{out0}}, {op.output().count});")
+    >>> list(own_kernels([]))
+    ['acme.Halve']
+    """
+
+    abstract: ClassVar[bool] = True
+    operator: ClassVar[str] = ""
+    kernel: ClassVar[str] = ""
+    uses: ClassVar[tuple[CKernel, ...]] = ()
+
+    @abstractmethod
+    def step(self, op: OperatorView) -> CStep:
+        """Return the call of the kernel for one operator of a graph; what ``looked_up`` returns needs no ``kernel``.
+
+        All that the file states must be checked: the kernel writes whatever is called for, and shapes in a file may be
+        wrong.
+
+        Parameters
+        ----------
+        op
+            The operator: its types by ``op.types()``, ``op.input(0)`` and ``op.output()`` with ``shape``, ``count``
+            and ``spec``, constants by ``op.constant(1)``, a custom one's options by ``op.operator.custom_options``.
+
+        Raises
+        ------
+        CompileError
+            If the kernel does not compute its types or shapes; ``op.expect`` and ``op.expect_shape`` raise it.
+        """
+
+
+def own_kernels(names: Iterable[str] = ()) -> Mapping[str, Builder]:
+    """Return what makes steps by the names of operators: of plugins, the running program, and the named classes.
+
+    Parameters
+    ----------
+    names
+        Names of classes, or dotted paths, whose modules are imported.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such class, or its module cannot be imported.
+    ConfigError
+        If a named class does not say which operator it is for.
+    """
+    chosen = dict.fromkeys(named_or_imported(name, COperator) or find(name, COperator) for name in names)
+    found: dict[str, list[type[COperator]]] = {}
+    for cls in chosen:
+        if not cls.operator:
+            raise ConfigError(f"{cls.dotted_path()} names no operator; set its attribute operator, such as 'POW'")
+        found.setdefault(cls.operator, []).append(cls)
+    others: dict[str, list[type[COperator]]] = {}
+    for cls in named(COperator).values():
+        others.setdefault(cls.operator, []).append(cls)
+    return {name: _only(classes) for name, classes in {**others, **found}.items() if name}
+
+
+def _only(classes: list[type[COperator]]) -> Builder:
+    """Return what makes the step of an operator; if several classes are for it, it raises an error."""
+    if len(classes) == 1:
+        return _builder(classes[0], classes[0].dotted_path())
+
+    def builder(op: OperatorView) -> CStep:
+        raise CompileError(
+            f"{' and '.join(cls.dotted_path() for cls in classes)} are for it; name one in own_operators"
+        )
+
+    return builder
+
+
+def source_of_one(
+    operator: COperator,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    constants: Mapping[int, np.ndarray] = MappingProxyType({}),
+    options: bytes = b"",
+) -> Source:
+    """Return the C source of a graph of one custom operator, as tests need it.
+
+    Parameters
+    ----------
+    operator
+        The operator.
+    inputs, outputs
+        Its tensors, with all lengths.
+    constants
+        The contents of those inputs that are constant, by their places.
+    options
+        The options of the operator in the file.
+
+    Raises
+    ------
+    CompileError
+        If it cannot become C.
+    """
+    specs = [*inputs, *outputs]
+    tensors = [
+        ProgramTensor(spec, tuple(length or 0 for length in spec.shape), constants.get(n), False)
+        for n, spec in enumerate(specs)
+    ]
+    read = [n for n in range(len(inputs)) if n not in constants]
+    made = list(range(len(inputs), len(specs)))
+    io = IOSpec(tuple(specs[n] for n in read), tuple(outputs))
+    file = TFLiteFile(io, {specs[n].name: n for n in read}, {specs[n].name: n for n in made})
+    one = ProgramOperator(_CUSTOM, operator.operator, tuple(range(len(inputs))), tuple(made), None, (), options)
+    return source_of(
+        TFLiteProgram(file, tuple(tensors), (one,)),
+        0,
+        {operator.operator: _builder(lambda: operator, type(operator).dotted_path())},
+    )
+
+
+def _builder(make: Callable[[], COperator], name: str) -> Builder:
+    """Return what makes the step by an operator's class, which is not constructed before a model needs it."""
+
+    def builder(op: OperatorView) -> CStep:
+        try:
+            operator = make()
+            step = operator.step(op)
+        except NNPipeError:
+            raise
+        except Exception as error:
+            raise CompileError(f"{name} failed: {type(error).__name__}: {error}") from error
+        # A function that is not called would be a warning of the compiler.
+        return step if step.kernels else replace(step, kernels=(*operator.uses, operator.kernel.strip("\n") + "\n"))
+
+    return builder
 
 
 class CCompiler(WritingCompiler):
@@ -24,7 +199,7 @@ class CCompiler(WritingCompiler):
 
     Weights are constants, and all values lie in one block of memory of known size.  Models in 8-bit numbers compute
     what LiteRT's reference kernels compute, bit by bit.  Operators that it lacks can be your own: a
-    :class:`~nnpipe.compilers.c_operator.COperator`.
+    :class:`~nnpipe.compilers.c.COperator`.
     """
 
     accepts: ClassVar[tuple[str, ...]] = ("tflite",)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from nnpipe.compilers._executorch_operators import fit_windows, slow_parts
 from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._torch_float_tensors import check_quantised, keeping_types, steps_of
-from nnpipe.compilers._torch_requantisation import widen_results
+from nnpipe.compilers._requantisation import check_quantised, keeping_types, steps_of, widen_results
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import SLOW_PARTS, Artifact
+from nnpipe.core.artifact import SLOW_PARTS, Artifact, Claim
 from nnpipe.core.batching import FixesBatch, with_batch
-from nnpipe.core.claims import Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile, read_sealed, write_sealed
 from nnpipe.frameworks.executorch import FORMAT, MOST, STATE, load_method
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_bounded import (
     bounded_lengths,
     exported_anew,
@@ -28,10 +26,64 @@ from nnpipe.frameworks.torch_bounded import (
     tensors_in_order,
     with_longest,
 )
-from nnpipe.frameworks.torch_computed_kernels import store_kernels
-from nnpipe.frameworks.torch_integers import keep_integers
-from nnpipe.frameworks.torch_program import load_program
+from nnpipe.frameworks.torch_program import keep_integers, load_program, store_kernels
 from nnpipe.frameworks.torch_state import buffers_put_back
+
+_LABOURING = (
+    "convolution", "addmm", "bmm", "mm", "linear", "pool", "norm", "softmax", "gelu", "erf", "upsample", "grid_sampler",
+)  # fmt: skip
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+
+
+def fit_windows(program: Any) -> None:
+    """Cut windows of average pooling that reach beyond all of their input; the result is the same.
+
+    ExecuTorch's kernel visits every place of a window, also outside of the input: 640 x 640
+    places for an input of 2 x 2 take 0.26 s (ExecuTorch 1.5).
+
+    Parameters
+    ----------
+    program
+        A ``torch.export.ExportedProgram``; it is changed.
+    """
+    import torch
+
+    for node in program.graph.nodes:
+        if node.target is not torch.ops.aten.avg_pool2d.default:
+            continue
+        lengths = node.args[0].meta["val"].shape[-2:]
+        windows = tuple(node.args[1]) * (2 // len(node.args[1]))
+        given = dict(
+            zip(("stride", "padding", "ceil_mode", "count_include_pad", "divisor"), node.args[2:], strict=False)
+        )
+        padding = given.get("padding", 0)
+        whole = all(
+            isinstance(length, int) and window >= length for window, length in zip(windows, lengths, strict=True)
+        )
+        if whole and given.get("divisor") is None and padding in (0, [0], [0, 0]):
+            node.args = (node.args[0], list(lengths), list(lengths))
+
+
+def slow_parts(program: Any, lowered: Any) -> list[str]:
+    """Return in short texts what takes long in a program for ExecuTorch.
+
+    Parameters
+    ----------
+    program
+        The ``torch.export.ExportedProgram`` before it was lowered.
+    lowered
+        That of the ``EdgeProgramManager`` after partitioning.
+    """
+    found = ["recurrent layers are unrolled into their steps"] if _RECURRENT & set(_operators(program)) else []
+    portable = [name for name in _operators(lowered) if any(part in name for part in _LABOURING)]
+    return found + ([f"portable kernels for {', '.join(portable)}"] if portable else [])
+
+
+def _operators(program: Any) -> list[str]:
+    """Return the names of the operators that no backend took, each once."""
+    names = (str(node.target) for node in program.graph.nodes if node.op == "call_function")
+    found = (re.search(r"\baten\.(\w+)", name) for name in names)
+    return list(dict.fromkeys(match[1] for match in found if match))
 
 
 class ExecuTorchCompiler(FloatKeepingCompiler, FixesBatch):

@@ -7,16 +7,20 @@ from typing import Any, ClassVar, Literal
 
 from nnpipe.compilers._quantisation import BlockwiseWeights
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.genai_archive import GENAI, write_genai_archive
-from nnpipe.formats.model_folder import TRANSFORMERS, listed_folder
-from nnpipe.formats.transformers_folder import CONFIGURATION, read_folder
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.formats.model_folder import (
+    GENAI,
+    TRANSFORMERS,
+    TRANSFORMERS_FOLDER_CONFIGURATION,
+    listed_folder,
+    read_folder,
+    write_genai_archive,
+)
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.text_tokenizer import TextTokenizer
 
 _CLAIMS: dict[str, Claim] = {"fp32": "float", "int8": "int8-weights", "int4": "int4-weights"}
@@ -53,14 +57,14 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         return self.precision
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        source = listed_folder(artifact.path, CONFIGURATION)
+        source = listed_folder(artifact.path, TRANSFORMERS_FOLDER_CONFIGURATION)
         read_folder(source)  # refuses what would run code
         TextTokenizer.read(source / "tokenizer.json")
         with temporary_folder() as folder:
             given, made = folder / "model", folder / "made"
             given.mkdir()
             # A copy without pickles and code, of which the builder could take notice.
-            for name in (CONFIGURATION, "tokenizer.json", *_TAKEN):
+            for name in (TRANSFORMERS_FOLDER_CONFIGURATION, "tokenizer.json", *_TAKEN):
                 for file in source.glob(name):
                     (given / file.name).symlink_to(file.resolve())
             self._build(given, made, folder / "cache")

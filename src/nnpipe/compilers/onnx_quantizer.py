@@ -7,34 +7,182 @@ import tempfile
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._float_tensors import merged, touching
-from nnpipe.compilers._onnx import ONNXRewriter, in_one_file, optimised
-from nnpipe.compilers._onnx_attention import (
-    ATTENTION_TYPES,
-    DYNAMIC_TYPES,
-    PRODUCTS,
-    added_biases,
-    gathers_of_activations,
-    has_attention,
+from nnpipe.compilers._onnx import (
+    ONNXRewriter,
+    compute_in_float32,
+    hold_constants,
+    in_one_file,
+    optimised,
+    separate_outputs,
+    steps_of,
+    surviving,
+    unpack_blocks,
 )
-from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases
-from nnpipe.compilers._onnx_dead_channels import restore_dead_biases
-from nnpipe.compilers._onnx_integer_io import give_integers, take_integers
-from nnpipe.compilers._onnx_normal_form import compute_in_float32, hold_constants, separate_outputs, unpack_blocks
-from nnpipe.compilers._onnx_steps import steps_of, surviving
-from nnpipe.compilers._quantisation import FloatKeepingCompiler, IntegerIOCompiler, WeightQuantisingCompiler
+from nnpipe.compilers._onnx_bias_correction import MOST_SAMPLES, correct_biases, give_biases, restore_dead_biases
+from nnpipe.compilers._quantisation import (
+    BlockwiseWeights,
+    FloatKeepingCompiler,
+    IntegerIOCompiler,
+    WeightQuantisingCompiler,
+    merged,
+    touching,
+)
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, ConfigError
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_contents import read_contents
+from nnpipe.formats.onnx_network import read_contents
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+PRODUCTS = ("MatMul", "Gemm")
+ATTENTION_TYPES = (*PRODUCTS, "Conv", "ConvTranspose", "Gather")
+DYNAMIC_TYPES = (*PRODUCTS, "Attention", "LSTM", "Gather", "EmbedLayerNormalization")
+
+_FUSED = frozenset({"Attention", "MultiHeadAttention", "GroupQueryAttention"})
+_PASSING = frozenset({"Cast", "Dropout", "Identity", "Mul", "Reshape", "Transpose", "Where"})
+
+
+def has_attention(graph: Any) -> bool:
+    """Return whether a matrix product takes the result of a softmax, or an operator computes attention whole.
+
+    A mask of -3e38 in the range of a tensor leaves nothing of its other values when that is rounded to 8 bits.
+
+    Parameters
+    ----------
+    graph
+        An ``onnx.GraphProto``; its nodes are in topological order.
+    """
+    weighed: set[str] = set()  # tensors that come from a softmax
+    for node in graph.node:
+        if node.op_type in _FUSED:
+            return True
+        if node.op_type == "Softmax" or (node.op_type in _PASSING and weighed.intersection(node.input)):
+            weighed.update(node.output)
+        elif node.op_type in ("MatMul", "Einsum") and weighed.intersection(node.input):
+            return True
+    return False
+
+
+def added_biases(graph: Any) -> list[str]:
+    """Return the names of Add nodes that only add a constant to a product of matrices with constant weights.
+
+    Rounded before that, the sum would be rounded to nearly the same steps again, and a bias of less than half a step
+    would have no effect at all.
+    """
+    constants = {constant.name for constant in graph.initializer}
+    products = {
+        node.output[0] for node in graph.node if node.op_type == "MatMul" and constants.intersection(node.input)
+    }
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type == "Add" and node.name
+        if products.intersection(node.input) and constants.intersection(node.input)
+    ]
+
+
+def gathers_of_activations(graph: Any) -> list[str]:
+    """Return the names of Gather nodes that pick from activations, which gain nothing from being rounded."""
+    constants = {constant.name for constant in graph.initializer}
+    return [node.name for node in graph.node if node.op_type == "Gather" and node.input[0] not in constants]
+
+
+# Change a quantised ONNX model to integer inputs and outputs.
+#
+# In QDQ form, a ``QuantizeLinear`` follows each input, and a ``DequantizeLinear`` precedes each
+# output.  An integer input equals the result of the former; a ``DequantizeLinear`` of the same
+# scale is inserted after it, and a ``QuantizeLinear`` of the same scale before an integer output.
+# ONNX Runtime removes pairs that cancel out.  If activations have the other integer type, the zero
+# point is shifted by the difference of the two types, so that the represented values stay the same.
+
+
+def take_integers(graph: GraphProto, dtype: str) -> None:
+    """Change the element type of a model's floating-point inputs.
+
+    Parameters
+    ----------
+    graph
+        The main graph of a model in QDQ form; it is changed.
+    dtype
+        ``"int8"`` or ``"uint8"``.
+
+    Raises
+    ------
+    CompileError
+        If an input is used without being quantised.
+    """
+    from onnx import TensorProto, helper
+
+    for value in [value for value in graph.input if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+        name, real = value.name, _unused(graph, f"{value.name}_real")
+        quantisers = [node for node in graph.node if node.op_type == "QuantizeLinear" and node.input[0] == name]
+        if not quantisers:
+            raise CompileError(f"input {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        scale, zero = _parameters(graph, quantisers[0], name, dtype)
+        _rename(graph, name, real)
+        graph.node.insert(
+            0, helper.make_node("DequantizeLinear", [name, scale, zero], [real], name=f"{name}_dequantise")
+        )
+
+
+def give_integers(graph: GraphProto, dtype: str) -> None:
+    """Change the element type of a model's floating-point outputs; see :func:`take_integers`."""
+    from onnx import TensorProto, helper
+
+    for value in [value for value in graph.output if value.type.tensor_type.elem_type == TensorProto.FLOAT]:
+        name, real = value.name, _unused(graph, f"{value.name}_real")
+        makers = [node for node in graph.node if name in node.output]
+        if not makers or makers[0].op_type != "DequantizeLinear":
+            raise CompileError(f"output {name!r} is not quantised, so it cannot be {dtype}; leave it float32")
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        _rename(graph, name, real)
+        scale, zero = _parameters(graph, makers[0], name, dtype)
+        graph.node.append(helper.make_node("QuantizeLinear", [real, scale, zero], [name], name=f"{name}_quantise"))
+
+
+def _parameters(graph: GraphProto, node: Any, name: str, dtype: str) -> tuple[str, str]:
+    """Add the scale and zero point of a tensor in another integer type; return the names of the two constants."""
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in graph.initializer}
+    if any(operand not in constants for operand in node.input[1:]):
+        raise CompileError(f"the scale of {name!r} is computed, so it cannot be {dtype}; leave it float32")
+    scale = numpy_helper.to_array(constants[node.input[1]])
+    zero = numpy_helper.to_array(constants[node.input[2]]) if len(node.input) > 2 else np.zeros(scale.shape, np.uint8)
+    shift = np.iinfo(dtype).min - np.iinfo(zero.dtype).min
+    if scale.size != 1 or zero.dtype.itemsize != 1:
+        raise CompileError(f"{name!r} is not quantised to 8 bits with one scale, so it cannot be {dtype}")
+    names = _unused(graph, f"{name}_{dtype}_scale"), _unused(graph, f"{name}_{dtype}_zero_point")
+    moved = (zero.astype(np.int32) + shift).astype(dtype)
+    graph.initializer.append(numpy_helper.from_array(scale.reshape(()), names[0]))
+    graph.initializer.append(numpy_helper.from_array(moved.reshape(()), names[1]))
+    return names
+
+
+def _unused(graph: GraphProto, name: str) -> str:
+    taken = {constant.name for constant in graph.initializer}
+    taken.update(*(node.input for node in graph.node), *(node.output for node in graph.node))
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _rename(graph: GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for names in (node.input, node.output):
+            for position, name in enumerate(names):
+                if name == old:
+                    names[position] = new
+
 
 _METHODS = {"minmax": "MinMax", "entropy": "Entropy", "percentile": "Percentile"}
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
@@ -304,3 +452,41 @@ def _forget_stated_shapes(graph: Any) -> None:
     kept = [value for value in graph.value_info if value.name not in constants]
     del graph.value_info[:]
     graph.value_info.extend(kept)
+
+
+class ONNXWeightQuantizer(BlockwiseWeights, ONNXRewriter):
+    """ONNX models whose matrix products have weights of 4 or 8 bits, in blocks with a scale each.
+
+    All else stays in floats, and no samples are needed.  It is for models whose time and size are those of their
+    weights, such as language models.  The products become ONNX Runtime's own operator ``MatMulNBits``, so that no
+    other runtime takes the result.  Convolutions and embeddings stay as they are.
+    """
+
+    lowers: ClassVar[str] = "the weights of matrix products (MatMul, Gemm)"
+
+    bits: Literal["4", "8"] = argument("4", help="bits of each weight")
+
+    def claims(self) -> tuple[Claim, ...]:
+        """Return weights of so many bits."""
+        return ("int8-weights",) if self.bits == "8" else ("int4-weights",)
+
+    def variant(self) -> str:
+        """Return the number of bits."""
+        return f"int{self.bits}-weights"
+
+    def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
+        import onnx
+        from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
+
+        with tempfile.TemporaryDirectory() as folder:
+            model = onnx.load_model(str(in_one_file(artifact.path, Path(folder))))
+        hold_constants(model.graph)
+        compute_in_float32(model.graph, "DOUBLE")
+        quantizer = MatMulNBitsQuantizer(
+            model, bits=int(self.bits), block_size=self.block_size, is_symmetric=self.symmetric,
+            op_types_to_quantize=("MatMul",),
+        )  # fmt: skip
+        quantizer.model.replace_gemm_with_matmul()
+        quantizer.process()
+        onnx.save_model(quantizer.model.model, str(destination))
+        return read_onnx(destination).io(artifact.io)

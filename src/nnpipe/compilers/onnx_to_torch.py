@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnpipe.compilers._onnx_torch.graph import module_of
-from nnpipe.compilers._onnx_torch.table import untranslated
+from nnpipe.compilers._onnx_torch.graph import module_of, untranslated
 from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
-from nnpipe.formats.onnx_network import read_onnx_network
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.onnx_network import read_nodes, read_onnx_network
 from nnpipe.frameworks.torch_program import quiet, tensors_of
 
 # torch.export treats axes of length 0 and 1 specially; other lengths are suitable for an example.

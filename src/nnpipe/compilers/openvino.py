@@ -11,21 +11,47 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.compilers._float_tensors import GraphStep
-from nnpipe.compilers._nncf_ranges import own_ranges
-from nnpipe.compilers._quantisation import FloatKeepingCompiler
-from nnpipe.compilers._written_numbers import has_weights_of_8_bits
+from nnpipe.compilers._quantisation import FloatKeepingCompiler, GraphStep
+from nnpipe.compilers.writing_compiler import has_weights_of_8_bits
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError, MissingDependency
 from nnpipe.core.log_levels import quiet_loggers
 from nnpipe.core.messages import one_line
 from nnpipe.core.processor import adds_bytes_in_16_bits
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.openvino_files import write_openvino
-from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model
+from nnpipe.frameworks.openvino_models import OpenVINOModel, openvino_message, read_model, write_openvino
+
+_LEAST = 1e-30  # of weights that are not 0: in single precision their scale is not 0 either
+
+
+@contextmanager
+def own_ranges() -> Iterator[None]:
+    """Let NNCF give every channel of weights that are not all 0 the range of its own values.
+
+    It gives a channel at least 1 % of the range of the largest (``fix_zero_filters_symmetric`` in NNCF 3.4), so that
+    a channel of weights a hundred times smaller becomes 0, although each has a scale.  It has no option for this.
+    A version without this function is left as it is.
+    """
+    import nncf.quantization.fake_quantize as fake_quantize
+    from nncf.tensor import functions
+
+    name = "fix_zero_filters_symmetric"
+    original = getattr(fake_quantize, name, None)
+    if original is None:
+        yield
+        return
+
+    def range_of(greatest: Any) -> Any:
+        return functions.where(greatest > _LEAST, greatest, original(greatest))
+
+    setattr(fake_quantize, name, range_of)
+    try:
+        yield
+    finally:
+        setattr(fake_quantize, name, original)
+
 
 _PRESETS = {"performance": "PERFORMANCE", "mixed": "MIXED"}
 # Operations whose rounded result is the result for the rounded input.

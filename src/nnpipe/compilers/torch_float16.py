@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from nnpipe.compilers._torch_program_compiler import TorchProgramCompiler
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Artifact, Claim
 from nnpipe.core.compiler import Calibration
 from nnpipe.core.errors import CompileError
 from nnpipe.core.tensors import IOSpec

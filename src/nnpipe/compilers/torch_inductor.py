@@ -11,7 +11,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.batching import FixesBatch
 from nnpipe.core.compiler import Calibration
-from nnpipe.core.external_tools import CXX, Tool
+from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.sealed import read_sealed, write_sealed
 from nnpipe.frameworks.torch_inductor import FORMAT, INTEGERS, compiled_package, floats_instead, target_name

@@ -5,19 +5,69 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.claims import Claim, checked
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
 from nnpipe.core.files import replacing, sha256_of, write_text
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.messages import nearest
 from nnpipe.core.secret import shown_settings
-from nnpipe.core.tensors import IOSpec
+from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+
+# What a conversion claims about its result: the same precision, a lower one, or weights changed on
+# purpose.
+#
+# A compiler declares it (:meth:`nnpipe.core.compiler.ModelCompiler.claims`), the artifact's
+# description carries it, and whoever holds the artifact against its source judges by it.
+
+Claim = Literal[
+    "float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights", "pruned", "clustered", "fine-tuned"
+]
+
+NUMBERS: tuple[Claim, ...] = ("float", "float16", "bfloat16", "int8-weights", "int8", "int4-weights")
+"""Claims about the number format that a model computes with, from the most precise to the least."""
+
+INTEGERS: tuple[Claim, ...] = ("int8-weights", "int8", "int4-weights")
+"""Those of them by which weights are integers with a scale."""
+
+WEIGHTS_ONLY: tuple[Claim, ...] = ("int8-weights", "int4-weights")
+"""Those of them by which nothing but products with weights is computed with integers."""
+
+CHANGES: tuple[Claim, ...] = ("pruned", "clustered", "fine-tuned")
+"""Claims about weights that were changed on purpose."""
+
+
+def checked(words: Iterable[str]) -> tuple[Claim, ...]:
+    """Return the claims in order, without repetitions; ``"float"`` only if no lower precision is claimed.
+
+    Raises
+    ------
+    ConfigError
+        If a word is not a claim.
+    """
+    given, known = set(), get_args(Claim)
+    for word in words:
+        if word not in known:
+            raise ConfigError(f"{word!r} is no claim: there are {', '.join(known)}{nearest(word, known)}")
+        given.add(word)
+    numbers = [claim for claim in NUMBERS if claim in given]
+    return (*(numbers[-1:] or ["float"]), *(claim for claim in CHANGES if claim in given))
+
+
+def numbers_of(claims: Iterable[Claim]) -> Claim:
+    """Return the lowest precision that is claimed."""
+    return checked(claims)[0]
+
+
+def changes_of(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Return the claims about weights that were changed on purpose."""
+    return checked(claims)[1:]
+
 
 # Limits on what is read from a file, so that no file can exhaust the reader's memory.
 _SIDECAR_LIMIT = 64 << 20  # bytes; holds scales of large layers and long lists of classes, those of all parents, too
@@ -57,7 +107,7 @@ class Artifact:
     meaning
         How samples are prepared for the inputs, and what the outputs mean; ``None`` if this is unknown.
     claims
-        Which properties of its parent the model keeps, see :mod:`nnpipe.core.claims`; empty
+        Which properties of its parent the model keeps, see :mod:`nnpipe.core.artifact`; empty
         if this is unknown.
     trained
         For trained weights: which weights of the training these are, and their metrics.
@@ -288,3 +338,70 @@ def _parsed(content: bytes) -> Any:
     if sum(map(content.count, (b",", b":", b"[", b"{"))) > _NODE_LIMIT:
         raise ValueError("too many values")
     return parse_json(content.decode("utf-8"))
+
+
+def agreed_io(artifact: Artifact, found: IOSpec) -> IOSpec:
+    """Return the artifact's inputs and outputs after checking them against the file.
+
+    The description may fix what the file leaves open (a free axis, a
+    quantisation that the format does not record).  It may not contradict the file.
+
+    Parameters
+    ----------
+    artifact
+        The model and its description.
+    found
+        What the file itself states.
+
+    Returns
+    -------
+    IOSpec
+        ``artifact.io``, with the file's quantisation where the description has none.
+
+    Raises
+    ------
+    ArtifactError
+        If the two contradict each other; the message names the file and the first tensor that differs.
+    """
+    sides = []
+    for side, described, stated in (
+        ("inputs", artifact.io.inputs, found.inputs),
+        ("outputs", artifact.io.outputs, found.outputs),
+    ):
+        by_name = {spec.name: spec for spec in stated}
+        if by_name.keys() != {spec.name for spec in described}:
+            raise ArtifactError(
+                f"{artifact.path}: the file has the {side} {_names(stated)}, its description says {_names(described)}"
+            )
+        sides.append(tuple(_agreed(artifact, spec, by_name[spec.name]) for spec in described))
+    return IOSpec(*sides)
+
+
+def _agreed(artifact: Artifact, described: TensorSpec, stated: TensorSpec) -> TensorSpec:
+    start = f"{artifact.path}: tensor {described.name!r}"
+    if described.dtype != stated.dtype:
+        raise ArtifactError(f"{start} has {stated.dtype} elements, its description says {described.dtype}")
+    same_rank = len(described.shape) == len(stated.shape)
+    if not same_rank or any(
+        have is not None and have != want for have, want in zip(stated.shape, described.shape, strict=True)
+    ):
+        raise ArtifactError(
+            f"{start} has shape {show_shape(stated.shape)}, its description says {show_shape(described.shape)}"
+        )
+    if stated.scale is None:
+        return described
+    if described.scale is not None and _quantisation(described) != _quantisation(stated):
+        raise ArtifactError(
+            f"{start} has scale {stated.scale} and zero point {stated.zero_point}, "
+            f"its description says {described.scale} and {described.zero_point}"
+        )
+    # The file's own numbers are the ones it computes with.
+    return TensorSpec(described.name, described.shape, described.dtype, stated.scale, stated.zero_point, stated.axis)
+
+
+def _quantisation(spec: TensorSpec) -> tuple[object, ...]:
+    return spec.scale, spec.zero_point, spec.axis
+
+
+def _names(specs: tuple[TensorSpec, ...]) -> str:
+    return ", ".join(spec.name for spec in specs) or "(none)"

@@ -12,12 +12,11 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError, NotSupported
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.naming import list_names
+from nnpipe.core.messages import list_names
 from nnpipe.core.task import Task, task_named
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 
 SPLITS = ("train", "validation", "test")
 

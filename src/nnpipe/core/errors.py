@@ -103,7 +103,7 @@ class MissingTool(MissingDependency):
 
     Examples
     --------
-    >>> from nnpipe.core.external_tools import Tool
+    >>> from nnpipe.core.discoverable import Tool
     >>> Tool("Acme's compiler", ("acme-cc",), "pip install acme-cc").check("AcmeCompiler")
     Traceback (most recent call last):
         ...

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import arguments_of, plain, show
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.component import Component
+from nnpipe.core.component import Component, arguments_in
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.tensors import show_shape

@@ -11,7 +11,7 @@ import numpy as np
 
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.graph_sizes import settled_shapes
+from nnpipe.core.graph import settled_shapes
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensors import Batch, IOSpec
 

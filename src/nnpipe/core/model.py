@@ -12,21 +12,18 @@ import numpy as np
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component, overridden
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, NotSupported
 from nnpipe.core.evaluation import NOT_FINITE
-from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.graph_sizes import Shapes, sized_by_running
+from nnpipe.core.files import check_destination
+from nnpipe.core.graph import Graph, Profile, Selector, Shapes, sized_by_running
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.meaning import Meaning, Preparation
 from nnpipe.core.output_decoder import OutputDecoder, decoder_of
-from nnpipe.core.preparation import Preparation
 from nnpipe.core.preprocessing import bound, check_samples, prepared
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.saving import check_destination
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, batch_size
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 
 if TYPE_CHECKING:

@@ -10,13 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import arguments_of
-from nnpipe.core.batch_conversion import adapt
 from nnpipe.core.component import Component
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import samples_not_finite
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.quantization import adapt
 from nnpipe.core.tensor_meaning import InputMeaning
-from nnpipe.core.tensors import Batch, IOSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec
 
 INPUT = "input:"
 """Before the names of inputs that a decoder takes beside the outputs."""

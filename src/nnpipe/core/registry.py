@@ -16,22 +16,150 @@ import functools
 import importlib
 import importlib.metadata
 import inspect
+import pkgutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType, ModuleType
 from typing import Any, TypeVar, cast
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
-from nnpipe.core.component_modules import BrokenModule, import_path, modules_of, plugin_packages
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.core.errors import ComponentNotFound
-from nnpipe.core.families import FAMILIES, PARTS, Families
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
+
+ENTRY_POINTS = "nnpipe.plugins"
+
+
+@dataclass(frozen=True)
+class BrokenModule:
+    """A module of a plugin that cannot be imported, and the reason."""
+
+    module: str
+    cause: str
+
+
+@functools.lru_cache(maxsize=4)
+def plugin_packages(
+    read: Callable[..., importlib.metadata.EntryPoints], state: tuple[tuple[str, int], ...]
+) -> tuple[str, ...]:
+    """Return the packages that installed distributions add; cached, since reading their metadata takes milliseconds."""
+    return tuple(sorted({entry.module for entry in read(group=ENTRY_POINTS)}))
+
+
+def import_path() -> tuple[tuple[str, int], ...]:
+    """Return a cache key of the installed packages: each folder of the import path with its modification time."""
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return Path(place).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def modules_of(package: str, broken: list[BrokenModule]) -> Iterator[ModuleType]:
+    """Yield a package and all modules in it; those that cannot be imported are added to ``broken``."""
+    try:
+        root = importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package or not package.startswith("nnpipe."):
+            broken.append(BrokenModule(package, str(error)))
+        return
+    except Exception as error:  # a plugin may fail in any way; the others must still be found
+        broken.append(BrokenModule(package, f"{type(error).__name__}: {error}"))
+        return
+    yield root
+    for info in pkgutil.iter_modules(getattr(root, "__path__", ()), package + "."):
+        yield from modules_of(info.name, broken)
+
+
+D = TypeVar("D", bound=Discoverable)
+
+
+class Families(Mapping[str, type[D]]):
+    """Base classes by family, each imported on first access, since a server needs only two of them.
+
+    Parameters
+    ----------
+    paths
+        The dotted path of each family's base.
+    homes
+        The modules that hold a family's own classes, if these are not in the package of its name.
+    """
+
+    def __init__(self, paths: Mapping[str, str], homes: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
+        self._paths = paths
+        self._homes = homes
+
+    def __getitem__(self, family: str) -> type[D]:
+        module, _, name = self._paths[family].rpartition(".")
+        return cast("type[D]", getattr(importlib.import_module(module), name))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, family: object) -> bool:
+        return family in self._paths
+
+    def at_home(self, base: type[Discoverable]) -> list[str]:
+        """Return the families whose base class is ``base`` or a base of it; nothing is imported."""
+        above = {f"{cls.__module__}.{cls.__qualname__}" for cls in base.__mro__}
+        return [family for family, path in self._paths.items() if path in above]
+
+    def of(self, base: type[Discoverable]) -> list[str]:
+        """Return the families that can hold subclasses of ``base``."""
+        return self.at_home(base) or [family for family, root in self.items() if issubclass(root, base)]
+
+    def homes(self, family: str) -> tuple[str, ...]:
+        """Return the packages and modules of nnpipe that hold a family's own classes."""
+        return self._homes.get(family, (f"nnpipe.{family}",))
+
+
+FAMILIES: Families[Component] = Families(
+    {
+        "datasets": "nnpipe.core.dataset.Dataset",
+        "modelwrappers": "nnpipe.core.model.ModelWrapper",
+        "compilers": "nnpipe.core.compiler.ModelCompiler",
+        "runtimes": "nnpipe.core.runtime.Runtime",
+        "protocols": "nnpipe.core.runtime_protocol.RuntimeProtocol",
+        "onnxconverters": "nnpipe.core.onnx_conversion.ONNXConversion",
+        "tasks": "nnpipe.core.task.Task",
+        "transforms": "nnpipe.core.input_transform.InputTransform",
+        "decoders": "nnpipe.core.output_decoder.OutputDecoder",
+        "meters": "nnpipe.core.energy_meter.EnergyMeter",
+    }
+)
+PARTS: Families[Discoverable] = Families(
+    {
+        "callbacks": "nnpipe.training.callbacks.callback.Callback",
+        "layers": "nnpipe.layers.vocabulary.layer.Layer",
+        "operators": "nnpipe.layers.imports.step.Operator",
+        "c_operators": "nnpipe.compilers.c.COperator",
+        "script_tasks": "nnpipe.codegen.script_task.ScriptTask",
+        "task_sections": "nnpipe.report.task_section.TaskSection",
+        "task_pictures": "nnpipe.report.task_section.TaskPictures",
+    },
+    {
+        "callbacks": ("nnpipe.training.callbacks",),
+        "layers": ("nnpipe.layers.vocabulary", "nnpipe.layers.graph.submodel"),
+        "operators": ("nnpipe.layers.imports.step",),
+        "c_operators": ("nnpipe.compilers.c",),
+        "script_tasks": ("nnpipe.codegen.tasks",),
+        "task_sections": ("nnpipe.tasks",),
+        "task_pictures": ("nnpipe.tasks",),
+    },
+)
+"""Families whose classes are parts of a training, a network, a script or a report, but not components."""
 
 C = TypeVar("C", bound=Component)
-D = TypeVar("D", bound=Discoverable)
 
 
 def components(base: type[D]) -> list[type[D]]:

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ComponentNotFound, NotSupported
 from nnpipe.core.evaluation import NOT_FINITE, Evaluation, samples_not_finite
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.core.quality_metric import Floats, QualityMetric
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 
 
 class Task(Component):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -11,22 +12,167 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import DatasetError
-from nnpipe.core.naming import list_names, nearest
+from nnpipe.core.bounded_json import parse_json
+from nnpipe.core.component import arguments_in
+from nnpipe.core.errors import ArtifactError, ConfigError, DatasetError, NotSupported, SpecMismatch
+from nnpipe.core.messages import list_names, nearest, one_line
 from nnpipe.core.task import Task, task_named
-from nnpipe.core.tensors import Batch, TensorSpec, show_shape
-from nnpipe.datasets._array_files import Array, arrays_of_archive, arrays_of_folder
-from nnpipe.datasets._array_samples import CLASSES, SPLIT, check_lengths, numbers_of, official_split, with_texts
-from nnpipe.datasets._array_targets import KnownClasses, check_targets, wide_type
-from nnpipe.datasets._named_arrays import LABEL, LABELS, NamedFile, NamedParts, listed_names, targets_among
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec, show_shape
+from nnpipe.datasets._array_files import (
+    LABEL,
+    LABELS,
+    Array,
+    NamedFile,
+    NamedParts,
+    QuantisedInput,
+    arrays_of_archive,
+    arrays_of_folder,
+    class_numbers,
+    listed_names,
+    targets_among,
+)
+from nnpipe.datasets._class_folders import ClassList
 from nnpipe.datasets._number_table import is_unnamed
-from nnpipe.datasets._quantised_inputs import QuantisedInput
+from nnpipe.datasets._split import splits_named
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, Texts, table_of
+from nnpipe.tasks.classification.labels import class_labels
 from nnpipe.tasks.classification.task import Classification
+
+SPLIT, CLASSES = "split", "classes.json"
+"""Names of the array of splits, and of the file of class names."""
+
+_NAMES_LIMIT = 1 << 24  # bytes in the file of names
+_NUMBERS = {"0": 0, "1": 1, "2": 2}
+
+
+def names_beside(root: Path) -> tuple[str, ...]:
+    """Return the class names in the file ``classes.json`` of a folder; none without one."""
+    path = root / CLASSES
+    if not root.is_dir() or not path.is_file():
+        return ()
+    try:
+        if path.stat().st_size > _NAMES_LIMIT:
+            raise DatasetError(f"{path}: too large for a list of names")
+        names = parse_json(path.read_text("utf-8"))
+    except (ValueError, OSError, RecursionError) as error:
+        raise DatasetError(f"{path}: no list of names: {error}") from None
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise DatasetError(f"{path}: expected a list of names")
+    return tuple(names)
+
+
+def with_texts(array: Array) -> Array | Texts:
+    """Return an array of texts, one for each sample, as a column of them, and others as they are."""
+    if array.dtype.kind not in "US" or not array.ndim or array.size != len(array):
+        return array
+    texts, codes = np.unique(array, return_inverse=True)
+    names = (text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else str(text) for text in texts)
+    return Texts(codes.reshape(-1).astype(np.int64), tuple(names))
+
+
+def numbers_of(texts: Texts, name: str) -> Array:
+    """Return the numbers that the texts of a column hold, float64."""
+    try:
+        return np.array(list(map(float, texts.names)))[texts.codes]
+    except ValueError:
+        raise DatasetError(f"{name!r} holds text, where numbers are needed") from None
+
+
+def official_split(split: Array | Texts) -> npt.NDArray[np.integer]:
+    """Return the code of each sample's split, ``(n,)``."""
+    if isinstance(split, Texts):
+        codes = {**splits_named(split.names), **_NUMBERS}
+        unknown = [name for name in split.names if name not in codes]
+        if unknown:
+            raise DatasetError(f"{SPLIT!r} should hold train, validation or test, not {unknown[0][:40]!r}")
+        return np.array([codes[name] for name in split.names])[split.codes]
+    if split.ndim != 1 or split.dtype.kind not in "iu" or not np.isin(split, (0, 1, 2)).all():
+        raise DatasetError(f"{SPLIT!r} should hold 0 (training), 1 (validation) or 2 (test) for each sample")
+    return np.asarray(split)
+
+
+def check_lengths(samples: Samples) -> None:
+    """Raise :class:`DatasetError` unless all arrays have the same number of samples, and some."""
+    official = {} if samples.official is None else {SPLIT: samples.official}
+    arrays = {**samples.inputs, **samples.targets, **official}
+    lengths = {name: len(array) if array.ndim else 0 for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise DatasetError(f"arrays differ in their number of samples: {lengths}")
+    if not min(lengths.values()):
+        raise DatasetError("there are no samples")
+
+
+_MOST_CLASSES = 1 << 20
+
+
+@dataclass(frozen=True)
+class KnownClasses:
+    """The classes that a list names, or the file ``classes.json`` in the folder of the arrays."""
+
+    root: Path
+    class_list: Path | None
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names in order of the class numbers; empty if neither file names them."""
+        return ClassList.read(self.class_list).names if self.class_list is not None else names_beside(self.root)
+
+    def numbered(self, held: Array | Texts) -> tuple[Array, tuple[str, ...]]:
+        """Return the class number of each sample, ``(n,)``, and the names of the classes, as far as they are known.
+
+        Raises
+        ------
+        DatasetError
+            If the labels are no classes, or others than are known.
+        """
+        if isinstance(held, Texts) and self.class_list is not None:
+            listed = ClassList.read(self.class_list)
+            return np.array([listed.number(name) for name in held.names], np.int64)[held.codes], listed.names
+        try:
+            labels, names = class_numbers(held, str(self.root)) if isinstance(held, Texts) else class_labels(held)
+        except ValueError as error:
+            raise DatasetError(f"{LABELS!r} {error}") from None
+        if names and self.names:
+            raise DatasetError(f"labels are names, and {CLASSES} names classes, too: use --class-list")
+        least, most = int(labels.min()), int(labels.max())
+        if least < 0 or most >= _MOST_CLASSES:
+            raise DatasetError(f"{LABELS!r} holds {least if least < 0 else most}, which is no number of a class")
+        if self.names and most >= len(self.names):
+            told = self.class_list or CLASSES
+            raise DatasetError(
+                f"{LABELS!r} holds class {most}, and {told} names {len(self.names)} classes, counted from 0"
+            )
+        return labels, names or self.names
+
+
+def check_targets(task: Task, samples: Samples) -> None:
+    """Judge perfect predictions of one sample, so that targets of a wrong form are told at once.
+
+    Raises
+    ------
+    DatasetError
+        If the task cannot judge such targets.
+    """
+    one = {name: array[:1].astype(wide_type(array)) for name, array in samples.targets.items()}
+    spec = DatasetSpec(task.name, (), (), samples.class_names)
+    try:
+        task.judge(task.perfect(one, spec), one, spec)
+    except NotSupported:
+        return
+    except KeyError as error:
+        raise DatasetError(f"the task {task.name} needs the target {error}; name it with --targets") from None
+    except (SpecMismatch, ConfigError, ArtifactError, ValueError, IndexError, TypeError) as error:
+        form = ", ".join(f"{name} {array.dtype} {array.shape}" for name, array in samples.targets.items())
+        hint = "" if samples.class_names else "; if it needs names of classes, give --class-list"
+        raise DatasetError(f"no targets of the task {task.name}: {form}: {one_line(error)}{hint}") from None
+
+
+def wide_type(array: Array) -> np.dtype[Any]:
+    """Return the element type of a target: int64 for integers, otherwise its own."""
+    return np.dtype(np.int64) if array.dtype.kind in "iub" else np.dtype(array.dtype.name)
+
 
 FEATURES = "features"
 """The name of the input with the columns of a table."""

@@ -12,12 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.ragged import Ragged
-from nnpipe.core.tensors import Batch, TensorSpec
+from nnpipe.core.evaluation import Ragged
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
+from nnpipe.datasets.image_files import ListedPicturesDataset
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.detection.task import Detection
 
 MOST_BOXES = 10_000

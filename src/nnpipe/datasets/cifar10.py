@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.datasets._download import RemoteFile, fetch
-from nnpipe.datasets._gzip_files import Malformed, unpacked
 from nnpipe.datasets._split import TEST, TRAIN
-from nnpipe.datasets.extract import extract
+from nnpipe.datasets.extract import Malformed, extract, unpacked
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples, image_classification
 
 _CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")

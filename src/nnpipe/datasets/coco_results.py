@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.ragged import Ragged
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._coco_content import is_number, whole_number
+from nnpipe.core.evaluation import Ragged
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
 from nnpipe.datasets._json_arrays import array_elements
 from nnpipe.datasets._split import TEST
 from nnpipe.datasets.boxed_images import BoxTable
-from nnpipe.datasets.coco import COCOBoxes
+from nnpipe.datasets.coco import COCOBoxes, is_number, whole_number
 from nnpipe.datasets.image_files import stated_size
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.yolo_folder import YOLOFolderDataset

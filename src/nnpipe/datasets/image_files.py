@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
 from nnpipe.core.image_conversion import eight_bits
-from nnpipe.core.tensors import Batch
+from nnpipe.core.preprocessing import IMAGE_SIZE
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
+from nnpipe.datasets._class_folders import Listing, class_folders
 from nnpipe.datasets.in_memory import checked_indices, image_classification
-from nnpipe.datasets.listed_files import ClassifiedFilesDataset
+from nnpipe.datasets.listed_files import ClassifiedFilesDataset, L, ListedFilesDataset
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -249,3 +251,85 @@ def _converted(image: Image, channels: int, stored_as: str | None) -> Image:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+class ImageFolderDataset(ImageFilesDataset):
+    """Your own images: one folder per class, optionally below train, validation and test.
+
+    With ``ROOT/CLASS/*.jpg``, the split follows the fractions.  With
+    ``ROOT/train/CLASS/*.jpg``, ``ROOT/test/CLASS/*.jpg`` and
+    ``ROOT/validation/CLASS/*.jpg``, some of which may be missing or empty, the
+    folders define the split; they may also be called ``val``, ``Training``,
+    ``test_set`` and the like.  Class names are sorted.
+
+    If a model has more classes than there are folders, ``class_list`` names the
+    file with the model's classes and their order.
+    """
+
+    answers: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "ImageNetDataset": "use ImageFolderDataset with --dataset-root FOLDER of one folder of pictures for each "
+            "class, --class-list FILE with the 1,000 classes in the model's order, and --test-fraction 1",
+            "VisualWakeWordsDataset": "use ImageFolderDataset with --dataset-root FOLDER that holds pictures in "
+            "'non_person' and 'person', --image-size 96 96, and --test-fraction 1 to measure them all; pictures with "
+            "COCO's annotations are read by COCODataset",
+        }
+    )
+
+    class_list: Path | None = argument(
+        None,
+        help="text file with all classes of the model, one per line in order of number; folders then have these "
+        "names or numbers",
+    )
+
+    def listing(self) -> Listing:
+        """Return the image files in the folders."""
+        return class_folders(self.dataset_root, SUFFIXES, "images", self.class_list)
+
+
+Sizes = npt.NDArray[np.int32]
+
+
+class ListedPicturesDataset(ListedFilesDataset[L]):
+    """Base of data sets of pictures that keep their own sizes, and are decoded when they are read.
+
+    Those of a batch are padded with black, below and on the right, and ``image_size`` tells where each ends.  How they
+    are brought to a model's size is said for the model (``--fit``, ``--resize``), and predictions are compared with the
+    truth in pixels of the picture.
+    """
+
+    abstract: ClassVar[bool] = True
+    requires: ClassVar[tuple[str, ...]] = ("PIL",)
+    install: ClassVar[str] = "nnpipe[data]"
+
+    pictures: ClassVar[tuple[TensorSpec, ...]] = (
+        TensorSpec("image", (None, None, None, 3), "uint8"), TensorSpec(IMAGE_SIZE, (None, 2), "int32"),
+    )  # fmt: skip
+    """The inputs."""
+
+    def prepare(self) -> None:
+        """Download the files if asked for, then list them."""
+        super().prepare()
+        if not self.files.paths:
+            raise DatasetError(f"{self.dataset_root} holds no pictures for {type(self).__name__}")
+
+    def decoded(
+        self, indices: npt.NDArray[np.integer], sizes: npt.NDArray[np.integer] | None = None
+    ) -> tuple[Batch, Sizes]:
+        """Return some pictures as a batch of inputs, and their heights and widths, ``(n, 2)``.
+
+        Parameters
+        ----------
+        indices
+            The numbers of the samples.
+        sizes
+            Height and width of each picture of the data set, where annotations state them; others are refused.
+        """
+        stated: Sequence[tuple[int, int] | None] = [
+            None if sizes is None else (int(sizes[index, 0]), int(sizes[index, 1])) for index in indices
+        ]
+        paths = self.files.paths
+        canvas, found = side_by_side(
+            [decoded_whole(paths[index], 3, size) for index, size in zip(indices, stated, strict=True)]
+        )
+        return {"image": canvas, IMAGE_SIZE: found}, found

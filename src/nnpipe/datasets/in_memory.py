@@ -11,11 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._split import groups_of_arrays
-from nnpipe.datasets.drawn_splits import DrawnSplitsDataset
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
+from nnpipe.datasets._split import DrawnSplitsDataset, groups_of_arrays
 from nnpipe.tasks.classification.task import Classification
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.datasets._class_folders import Listing
-from nnpipe.datasets._split import Indices, groups_of_files
-from nnpipe.datasets.drawn_splits import DrawnSplitsDataset
+from nnpipe.datasets._split import DrawnSplitsDataset, Indices, groups_of_files
 
 
 class FileListing(Protocol):

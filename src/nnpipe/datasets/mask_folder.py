@@ -9,13 +9,11 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets._coco_categories import COCO_CATEGORIES
-from nnpipe.datasets._pixel_classes import PixelClasses, read_table
+from nnpipe.datasets._class_folders import ClassList, files_in
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
+from nnpipe.datasets.coco import COCO_CATEGORIES
 from nnpipe.datasets.image_files import SUFFIXES
-from nnpipe.datasets.segmented_images import MaskListing, SegmentedImagesDataset
+from nnpipe.datasets.segmented_images import MaskListing, PixelClasses, SegmentedImagesDataset, read_table
 
 
 class MaskFolderDataset(SegmentedImagesDataset):

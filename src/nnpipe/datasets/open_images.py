@@ -12,9 +12,8 @@ import numpy as np
 from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.core.ragged import Ragged
-from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._class_list import ClassList
+from nnpipe.core.evaluation import Ragged
+from nnpipe.datasets._class_folders import ClassList, files_in
 from nnpipe.datasets._download import RemoteFile, fetch
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable

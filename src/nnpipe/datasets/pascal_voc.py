@@ -11,9 +11,34 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import DatasetError
-from nnpipe.datasets._class_list import ClassList
-from nnpipe.datasets._image_sets import listed
+from nnpipe.datasets._class_folders import ClassList
+from nnpipe.datasets._split import TEST, TRAIN
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
+from nnpipe.datasets.segmented_images import MaskListing, PixelClasses, SegmentedImagesDataset
+
+_LISTS = {"train": TRAIN, "trainval": TRAIN, "val": TEST, "test": TEST}
+
+
+def listed(root: Path, purpose: str) -> dict[str, int]:
+    """Return the names in ``ImageSets/PURPOSE/*.txt`` with the codes of their splits; of two, the first counts.
+
+    Raises
+    ------
+    DatasetError
+        If a line names no picture.
+    """
+    found: dict[str, int] = {}
+    for name, code in _LISTS.items():
+        path = root / "ImageSets" / purpose / f"{name}.txt"
+        if not path.is_file():
+            continue
+        for line in ClassList.read(path).names:
+            stem = line.split()[0] if line else ""
+            if not stem or "/" in stem or "\\" in stem or "\0" in stem or stem == "..":
+                raise DatasetError(f"{path} should name a picture in each line, not {line[:60]!r}")
+            found.setdefault(stem, code)
+    return found
+
 
 VOC_CLASSES = (
     "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow",
@@ -134,3 +159,38 @@ def _parsed(path: Path) -> Element:
         return builder.close()
     except (expat.ExpatError, ValueError, AssertionError) as error:
         raise DatasetError(f"{path} is no XML that can be read: {error}; get it again") from None
+
+
+_BORDER = 255
+
+
+class PascalVOCMasksDataset(SegmentedImagesDataset):
+    """Pictures with masks in Pascal VOC's form: VOC 2007 and 2012, or your own.
+
+    ``ROOT`` holds ``SegmentationClass/NAME.png``, whose palette's indices are the classes, and ``JPEGImages/NAME.jpg``,
+    and perhaps ``ImageSets/Segmentation/train.txt`` and so on with names: ``train`` (or ``trainval``) is the training
+    split, ``val`` (or ``test``) the test split.  Without lists, the split follows the fractions.  Borders of things,
+    255, do not count.
+    """
+
+    class_list: Path | None = argument(
+        None, help="text file with all classes, background first, one per line; by default those of VOC"
+    )
+
+    def classes(self) -> PixelClasses:
+        """Return that pixels are class numbers, those of VOC or of the list."""
+        names = ("background", *VOC_CLASSES) if self.class_list is None else ClassList.read(self.class_list).names
+        return PixelClasses.of_names(names, (_BORDER,))
+
+    def listing(self) -> MaskListing:
+        """Return the pictures of all masks, or of those that lists name."""
+        folder = self.dataset_root / "SegmentationClass"
+        if not folder.is_dir():
+            raise DatasetError(f"{folder} is no folder; it must hold a mask NAME.png for each picture")
+        published = listed(self.dataset_root, "Segmentation")
+        stems = list(published) or sorted(path.stem for path in folder.glob("*.png"))
+        return MaskListing(
+            tuple(self.dataset_root / "JPEGImages" / f"{stem}.jpg" for stem in stems),
+            tuple(folder / f"{stem}.png" for stem in stems),
+            np.array([published[stem] for stem in stems], np.int8) if published else None,
+        )

@@ -13,13 +13,11 @@ import numpy.typing as npt
 from nnpipe.core.arguments import argument, arguments_of, plain
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.registry import find
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.plugins.plugin import Plugin, checked_source, load_plugin
-from nnpipe.plugins.signatures import PROCESS_DATASET
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
+from nnpipe.plugins.plugin import PROCESS_DATASET, Plugin, checked_source, load_plugin
 
 
 class PluginDataset(Dataset):

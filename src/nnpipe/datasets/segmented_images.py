@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +14,194 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.bounded_json import parse_json
+from nnpipe.core.errors import DatasetError
 from nnpipe.core.image_conversion import resized_bytes
+from nnpipe.core.messages import nearest
 from nnpipe.core.preprocessing import IMAGE_SIZE
-from nnpipe.core.tensors import Batch, TensorSpec
-from nnpipe.datasets._pixel_classes import IGNORED, PixelClasses
-from nnpipe.datasets.image_files import decoded_values, decoded_whole, side_by_side
+from nnpipe.core.tensors import Batch, DatasetSpec, TensorSpec
+from nnpipe.datasets.image_files import ListedPicturesDataset, decoded_values, decoded_whole, side_by_side
 from nnpipe.datasets.in_memory import checked_indices
-from nnpipe.datasets.listed_pictures import ListedPicturesDataset
 from nnpipe.tasks.frames import cells_of_pixels, frame
 from nnpipe.tasks.segmentation.task import Segmentation
+
+IGNORED = -1
+"""The class of pixels that do not count."""
+_UNKNOWN = -2
+_OTHER, _NONE = "other", ("ignored", "")
+_LARGEST = 1 << 20  # bytes of a table
+_MOST = 1 << 16  # entries
+
+
+@dataclass(frozen=True, eq=False)
+class PixelClasses:
+    """The class of each pixel value, and the names of the classes.
+
+    Attributes
+    ----------
+    names
+        Class names in order of their numbers.
+    values
+        Pixel values, ascending; ``red << 16 | green << 8 | blue`` if ``coloured``.
+    classes
+        Their classes.
+    other
+        The class of all other values; ``None`` if there must be none.
+    coloured
+        Whether masks are read as colours.
+    """
+
+    names: tuple[str, ...]
+    values: npt.NDArray[np.int64]
+    classes: npt.NDArray[np.int64]
+    other: int | None
+    coloured: bool = False
+
+    @classmethod
+    def of_names(cls, names: Sequence[str], ignored: Iterable[int] = ()) -> PixelClasses:
+        """Return that pixels are class numbers; those that are ignored need not be."""
+        table = {number: number for number in range(len(names))} | dict.fromkeys(ignored, IGNORED)
+        return cls._of(tuple(names), table, None)
+
+    @classmethod
+    def of_table(
+        cls, entries: Iterable[tuple[str, str]], names: Sequence[str] | None, ignored: Iterable[int], where: str
+    ) -> PixelClasses:
+        """Return the classes that a table of values and classes states.
+
+        Parameters
+        ----------
+        entries
+            A value, ``#rrggbb``, or ``other``; and the name or number of a class, or ``ignored``.
+        names
+            Class names in order of their numbers; ``None``: the names in the order of the table.
+        ignored
+            Further values that do not count.
+        where
+            The place of the table, in messages.
+
+        Raises
+        ------
+        DatasetError
+            If an entry is none, or names no class.
+        """
+        pairs = [(key.strip(), called.strip()) for key, called in entries]
+        if not pairs or len(pairs) > _MOST:
+            raise DatasetError(f"{where} should say of 1 to {_MOST:,} pixel values which class they are")
+        known = _named(pairs) if names is None else tuple(names)
+        numbers = {name: number for number, name in enumerate(known)}
+        table = dict.fromkeys(ignored, IGNORED)
+        other: int | None = None
+        coloured = any(key.startswith("#") for key, _ in pairs)
+        for key, called in pairs:
+            number = _class_of(called, numbers, where)
+            if key == _OTHER:
+                other = number
+            else:
+                table[_value_of(key, coloured, where)] = number
+        return cls._of(known, table, other, coloured)
+
+    @classmethod
+    def _of(
+        cls, names: tuple[str, ...], table: Mapping[int, int], other: int | None, coloured: bool = False
+    ) -> PixelClasses:
+        if len(set(names)) != len(names):
+            raise DatasetError(f"the class {next(n for n in names if names.count(n) > 1)!r} is listed twice")
+        values = np.array(sorted(table), np.int64)
+        return cls(names, values, np.array([table[int(value)] for value in values], np.int64), other, coloured)
+
+    def apply(self, pixels: npt.NDArray[np.integer], path: Path) -> npt.NDArray[np.int32]:
+        """Return the class of each pixel of a mask, :data:`IGNORED` for those that do not count.
+
+        Raises
+        ------
+        DatasetError
+            If the mask holds a value without a class; the message names the file and the value.
+        """
+        if pixels.dtype.itemsize <= 2:
+            table = self._of_values(np.arange(1 << 8 * pixels.dtype.itemsize))
+            found: npt.NDArray[np.int32] = table[pixels]
+        else:
+            found = self._of_values(pixels)
+        if (found == _UNKNOWN).any():
+            value = int(pixels[found == _UNKNOWN][0])
+            shown = f"#{value:06x}" if self.coloured else str(value)
+            raise DatasetError(
+                f"{path} holds pixels of {shown}, which is no class: say what they are with --pixel-classes "
+                f"{shown}=CLASS or {shown}=ignored, or with other=... of all that are not named"
+            )
+        return found
+
+    def _of_values(self, values: npt.NDArray[np.integer]) -> npt.NDArray[np.int32]:
+        places = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
+        known = self.values[places] == values
+        found = np.where(known, self.classes[places], _UNKNOWN if self.other is None else self.other)
+        return np.asarray(found, np.int32)
+
+
+def read_table(path: Path) -> list[tuple[str, str]]:
+    """Return the entries of a JSON file ``{"VALUE": CLASS}``, or of a CSV file with the columns value and class.
+
+    Raises
+    ------
+    DatasetError
+        If there is no such file, or it holds something else.
+    """
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise DatasetError(f"{path} is too large for a table of pixel values")
+        text = path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is not there; it should say which pixel values are which class") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+    if path.suffix.lower() != ".json":
+        rows = [row for row in csv.reader(text.splitlines()) if row]
+        if any(len(row) != 2 for row in rows):
+            raise DatasetError(f"{path} should have two columns: a pixel value, and its class")
+        first = rows[0][0].strip() if rows else ""
+        heading = not (first.isdigit() or first.startswith("#") or first == _OTHER)
+        return [(row[0], row[1]) for row in rows[heading:]]
+    try:
+        found = parse_json(text)
+    except (ValueError, RecursionError) as error:
+        raise DatasetError(f"{path} is no JSON: {str(error)[:80]}") from None
+    if not isinstance(found, dict) or not all(isinstance(each, (str, int, type(None))) for each in found.values()):
+        raise DatasetError(f"{path} should be an object with a class, or null, for each pixel value")
+    return [(key, "ignored" if called is None else str(called)) for key, called in found.items()]
+
+
+def _named(pairs: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Return the classes that a table names, in its order; if it has numbers, these are named by themselves."""
+    called = [name for _, name in pairs if name not in _NONE]
+    if called and all(name.isdigit() for name in called):
+        most = max(int(name[:9]) for name in called)
+        return tuple(f"class {number}" for number in range(min(most, _MOST) + 1))
+    return tuple(dict.fromkeys(called))
+
+
+def _class_of(called: str, numbers: Mapping[str, int], where: str) -> int:
+    if called in _NONE:
+        return IGNORED
+    if called in numbers:
+        return numbers[called]
+    if called.isdigit() and len(called) < 10 and int(called) < len(numbers):
+        return int(called)
+    raise DatasetError(f"{where}: {called[:60]!r} is none of the {len(numbers)} classes{nearest(called, numbers)}")
+
+
+def _value_of(key: str, coloured: bool, where: str) -> int:
+    digits = key.removeprefix("#") if coloured else key
+    try:
+        if coloured and (not key.startswith("#") or len(digits) != 6):
+            raise ValueError
+        value = int(digits, 16 if coloured else 10)
+        if not 0 <= value < 1 << 32:
+            raise ValueError
+    except ValueError:
+        kind = "a colour such as #ff8000" if coloured else "a pixel value"
+        raise DatasetError(f"{where}: {key[:40]!r} should be {kind}, or {_OTHER}") from None
+    return value
 
 
 @dataclass(frozen=True, eq=False)

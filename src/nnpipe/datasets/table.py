@@ -19,10 +19,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import DatasetError, MissingDependency
-from nnpipe.core.messages import one_line
-from nnpipe.core.naming import nearest
-from nnpipe.datasets._number_table import column_names, delimiter_in, is_unnamed, read_blocks, read_numbers
-from nnpipe.datasets._table_format import DecimalMarks
+from nnpipe.core.messages import nearest, one_line
+from nnpipe.datasets._number_table import (
+    DecimalMarks,
+    column_names,
+    delimiter_in,
+    is_unnamed,
+    read_blocks,
+    read_numbers,
+)
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.category_code import category_code
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.naming import list_names
-from nnpipe.core.tensors import TensorSpec
+from nnpipe.core.messages import list_names
+from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.datasets._number_table import is_unnamed
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.datasets.table import SUFFIXES, DataTable, number_in, table_of

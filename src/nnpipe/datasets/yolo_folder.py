@@ -10,8 +10,7 @@ import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ConfigError, DatasetError
-from nnpipe.datasets._class_folders import files_in
-from nnpipe.datasets._class_list import ClassList
+from nnpipe.datasets._class_folders import ClassList, files_in
 from nnpipe.datasets._split import TEST, TRAIN, VALIDATION
 from nnpipe.datasets.boxed_images import BoxedImagesDataset, BoxListing, BoxTable
 from nnpipe.datasets.image_files import SUFFIXES

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from nnpipe.experiment.database.database import RunDatabase as RunDatabase
     from nnpipe.experiment.database.records import RunRecord as RunRecord
     from nnpipe.experiment.history import History as History
+    from nnpipe.experiment.history import Statistic as Statistic
+    from nnpipe.experiment.history import Statistics as Statistics
     from nnpipe.experiment.module import Module as Module
     from nnpipe.experiment.module import StateError as StateError
     from nnpipe.experiment.providers import DataProvider as DataProvider
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from nnpipe.experiment.state import State as State
     from nnpipe.experiment.state_file import read_state as read_state
     from nnpipe.experiment.state_file import write_state as write_state
-    from nnpipe.experiment.statistics import Statistic as Statistic
-    from nnpipe.experiment.statistics import Statistics as Statistics
     from nnpipe.experiment.status import Status as Status
     from nnpipe.experiment.triggers import CallbackFailed as CallbackFailed
     from nnpipe.experiment.triggers import Callbacks as Callbacks
@@ -32,14 +32,13 @@ __getattr__, __all__ = lazy_exports(
         "configuration": ("Configuration",),
         "database.database": ("RunDatabase",),
         "database.records": ("RunRecord",),
-        "history": ("History",),
+        "history": ("History", "Statistic", "Statistics"),
         "module": ("Module", "StateError"),
         "providers": ("DataProvider",),
         "session": ("Session",),
         "settings": ("read_settings",),
         "state": ("State",),
         "state_file": ("read_state", "write_state"),
-        "statistics": ("Statistic", "Statistics"),
         "status": ("Status",),
         "triggers": ("CallbackFailed", "Callbacks"),
     },

@@ -29,7 +29,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ComponentNotFound, ConfigError, NNPipeError
 from nnpipe.core.files import write_text
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.experiment.module import Stateful
 from nnpipe.experiment.settings import override, read_settings
 

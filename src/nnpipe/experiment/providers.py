@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.readers.reader import Column, DataReader
 from nnpipe.experiment.state import State

@@ -3,23 +3,46 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sized
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.core.progress import Progress, silent
-from nnpipe.experiment._seeding import seeded
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.history import History
+from nnpipe.experiment.history import History, Statistics
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.provenance import environment, origins
-from nnpipe.experiment.statistics import Statistics
 from nnpipe.experiment.triggers import Callbacks
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the generators of Python, numpy and, if it is imported, PyTorch; restore them at the end of the block."""
+    torch = sys.modules.get("torch")
+    python, numpy = random.getstate(), np.random.get_state()
+    layers = torch.get_rng_state() if torch is not None else None
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if torch is not None:
+        torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)
+        if torch is not None:
+            torch.set_rng_state(layers)
+
 
 log = logging.getLogger("nnpipe")
 

@@ -11,8 +11,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import check_text, parse_json
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.messages import one_line
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest, one_line
 
 _LIMIT = 10 << 20
 _MOST = 50_000  # keys and values

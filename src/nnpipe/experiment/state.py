@@ -7,8 +7,22 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.append_only import AppendOnly
 from nnpipe.experiment.module import Module, check_names
+
+
+class AppendOnly(list[Any]):
+    """A list of rows that are never changed after ``rows.append(row)``.
+
+    Otherwise it is a normal list, and a state file stores it as one.  Checkpoints of
+    a training store it in a file beside them, to which each appends new rows, so
+    that they do not grow with the epochs.
+    """
+
+    def __copy__(self) -> AppendOnly:
+        return AppendOnly(self)
+
+    def __deepcopy__(self, memo: Any) -> AppendOnly:
+        return AppendOnly(self)  # rows do not change
 
 
 class State(Module):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.experiment.module import Module, Stateful
 from nnpipe.experiment.state import State
 

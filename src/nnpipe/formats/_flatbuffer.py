@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.formats._errors import Damaged
+from nnpipe.formats.file_types import Damaged
 
 _STRING_LIMIT = 1 << 16  # bytes of a tensor's name; far more than any real name has
 

@@ -3,18 +3,84 @@
 from __future__ import annotations
 
 import io
+import json
+import re
 import struct
 import zipfile
+import zlib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
+import numpy as np
+
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._pt2_check import MalformedFile
 from nnpipe.formats.file_types import file_type_hint
+
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+PLAIN = re.compile(r"[A-Za-z0-9_.+-]*")
+_OPERATOR = re.compile(r"torch\.ops\.(?:aten|quantized_decomposed)\.([A-Za-z0-9_]+)\.[A-Za-z0-9_]+")
+_ARITHMETIC = frozenset(
+    "_operator.getitem _operator.add _operator.sub _operator.mul _operator.floordiv _operator.truediv _operator.mod "
+    "_operator.neg _operator.eq _operator.ne _operator.lt _operator.le _operator.gt _operator.ge _operator.and_ "
+    "_operator.or_ _operator.not_ torch.sym_int torch.sym_float torch.sym_not torch.sym_max torch.sym_min "
+    "torch.sym_ite torch.sym_sum math.floor math.ceil math.trunc".split()
+)
+# Operators that reach beyond tensors: to files, to the screen, or to foreign memory.  Of the operators named like
+# Python's special methods only the bitwise ones are allowed: they compute on tensors.
+_REACHING_OUT = re.compile(
+    r"from_file|save|load|_print|set_|set_data|_test_.*|__(?!i?(?:and|or|xor|lshift|rshift)__$).*"
+)
+# PyTorch writes the lengths of axes as sympy expressions and evaluates them when it loads the file.
+_LENGTH = re.compile(
+    r"(?:Symbol\('[a-z]{1,4}\d{1,9}'|(?:positive|nonnegative|integer)=True|-?\d{1,19}|[(), ]"
+    r"|Integer|Rational|Add|Mul|Max|Min|Mod|PythonMod|ModularIndexing|FloorDiv|CeilDiv|CleanDiv"
+    r"|Pow(?=\(Symbol\([^()]*\), Integer\(\d\)\)))*"
+)
+_LONGEST_LENGTH = 500
+_FORBIDDEN = frozenset({"as_graph", "as_operator", "as_custom_obj", "as_string_to_argument"})
+_FREE_TEXT = frozenset({"as_string", "as_strings"})  # passed on as values, never as source code
+_NAMES = frozenset({"name", "as_name"})
+
+
+class MalformedFile(Exception):
+    """An error that says what is wrong with a file, without the file's name."""
+
+
+def check_target(target: Any) -> None:
+    """Raise :class:`MalformedFile` unless ``target`` is an operator on tensors or arithmetic on lengths."""
+    found = _OPERATOR.fullmatch(str(target))
+    if (found and not _REACHING_OUT.fullmatch(found[1])) or target in _ARITHMETIC:
+        return
+    raise MalformedFile(f"calls {str(target)[:80]!r}, which is not an operator on tensors alone; it is not loaded")
+
+
+def check_strings(value: Any, key: str = "") -> None:
+    """Raise :class:`MalformedFile` for a string that PyTorch would not write and that may end up in source code."""
+    if isinstance(value, Mapping):
+        for inner, part in value.items():
+            if inner in _FORBIDDEN:
+                raise MalformedFile(f"uses {inner}, which is more than operators on tensors")
+            if not PLAIN.fullmatch(inner):
+                raise MalformedFile(f"holds the name {inner[:80]!r}, which PyTorch would not give")
+            check_strings(part, inner)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            check_strings(part, key)
+    elif isinstance(value, str) and key not in _FREE_TEXT:
+        if key == "expr_str":
+            fine = len(value) <= _LONGEST_LENGTH and _LENGTH.fullmatch(value)
+        elif key in _NAMES:
+            fine = IDENTIFIER.fullmatch(value)
+        else:
+            fine = PLAIN.fullmatch(value)
+        if not fine:
+            raise MalformedFile(f"holds {value[:80]!r} as {key}, which PyTorch would not write")
+
 
 _RAW = ("data/weights/", "data/constants/")
 _LOCAL_HEADER = struct.Struct("<4s22xHH")  # APPNOTE.TXT of PKWARE, 4.3.7: lengths of the name and of the extra field
@@ -207,3 +273,77 @@ class _PackedArchive(io.RawIOBase):
     def close(self) -> None:
         self._source.close()
         super().close()
+
+
+# ScalarType in torch/_export/serde/schema.py.
+_BFLOAT16, _FLOAT32 = 13, 7
+_OF_BITS = ("torch.ops.aten.view.dtype", "torch.ops.aten.view_copy.dtype")
+
+
+def has_bfloat16(program: Mapping[str, Any]) -> bool:
+    """Return whether any tensor of a program's graph, a weight or an intermediate value, is bfloat16."""
+    values = program["graph_module"]["graph"]["tensor_values"]
+    return any(meta["dtype"] == _BFLOAT16 for meta in values.values())
+
+
+def in_float32(path: Path, entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return the entries of a checked program with float32 for bfloat16, in weights, values and casts.
+
+    Every bfloat16 number is a float32 number with 16 more bits of zeros, so the weights are unchanged; results are
+    rounded less than before.
+
+    Raises
+    ------
+    ArtifactError
+        If the program reads the bits of numbers, or its weights are damaged.
+    """
+    found = dict(entries)
+    for name, content in entries.items():
+        if name.startswith("models/") and isinstance(content, bytes):
+            program = parse_json(content)
+            if any(node["target"] in _OF_BITS for node in program["graph_module"]["graph"]["nodes"]):
+                raise ArtifactError(f"{path}: reads the bits of numbers (view.dtype); it has no form in float32")
+            found[name] = json.dumps(_widened(program)).encode()
+        elif name.endswith("_config.json") and isinstance(content, bytes):
+            found |= _widened_tensors(path, entries, name, parse_json(content))
+    return found
+
+
+def _widened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _FLOAT32 if key in ("dtype", "as_scalar_type") and part == _BFLOAT16 else _widened(part)
+            for key, part in value.items()
+        }
+    return [_widened(part) for part in value] if isinstance(value, list) else value
+
+
+def _widened_tensors(path: Path, entries: Mapping[str, Entry], name: str, table: Any) -> dict[str, Entry]:
+    """Return a table of weights or constants with the tensors that it names."""
+    folder = name.rpartition("/")[0] + "/"
+    types: dict[str, set[int]] = {}
+    for entry in table["config"].values():
+        types.setdefault(folder + entry["path_name"], set()).add(entry["tensor_meta"]["dtype"])
+    found: dict[str, Entry] = {name: json.dumps(_widened(table)).encode()}
+    for file, dtypes in types.items():
+        if _BFLOAT16 not in dtypes:
+            continue
+        if len(dtypes) > 1:
+            raise ArtifactError(f"{path}: weights of several element types share memory; it has no form in float32")
+        stored = np.frombuffer(_bytes(path, entries[file]), "<u2")
+        found[file] = (stored.astype("<u4") << np.uint32(16)).tobytes()
+    return found
+
+
+def _bytes(path: Path, entry: Entry) -> bytes:
+    if not isinstance(entry, StoredPart):
+        return entry
+    try:
+        with path.open("rb") as stream:
+            stream.seek(entry.start)
+            content = stream.read(entry.length)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot read it: {error.strerror or error}") from None
+    if zlib.crc32(content) != entry.crc or len(content) % 2:
+        raise ArtifactError(f"{path}: damaged, or replaced while it was read")
+    return content

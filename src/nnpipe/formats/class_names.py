@@ -16,11 +16,10 @@ import zlib
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats._mapped import mapped_onnx
-from nnpipe.formats._onnx_values import messages
-from nnpipe.formats._protobuf import spans, text
+from nnpipe.formats._protobuf import mapped_onnx, spans, text
+from nnpipe.formats.file_types import Damaged
+from nnpipe.formats.onnx import messages
 from nnpipe.formats.tflite import read_tflite
 
 _PROPERTIES = ("names", "class_names", "classes", "labels", "id2label")

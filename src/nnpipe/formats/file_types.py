@@ -120,3 +120,7 @@ def _archive(path: Path) -> str:
         if any(("/" + name).endswith(mark) for name in names):
             return kind
     return "a zip archive of something else"
+
+
+class Damaged(ValueError):
+    """An error about bytes that do not follow the format."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats._errors import Damaged
 from nnpipe.formats._protobuf import Span, fields, text, varint
+from nnpipe.formats.file_types import Damaged
 from nnpipe.formats.onnx import ONNXFile
 
 # The fields of each kind of message whose content may hold weights: number of the field, and kind of its message.

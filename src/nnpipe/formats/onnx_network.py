@@ -7,18 +7,152 @@ untrusted source, so memory is allocated only for bytes that the file holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+import struct
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nnpipe.formats._errors import Damaged
-from nnpipe.formats._mapped import mapped_onnx
-from nnpipe.formats._protobuf import Span, fields, integers, spans, text
-from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.onnx_nodes import ONNXNode, read_node
+from nnpipe.formats._protobuf import Span, fields, integer, integers, mapped_onnx, spans, text
+from nnpipe.formats.file_types import Damaged
+from nnpipe.formats.onnx import DTYPES, messages, read_onnx
+
+# The reader of the nodes of an ONNX file: operators with their inputs, outputs and attributes.
+#
+# Field numbers are those of ``onnx/onnx.proto3``.
+
+_GRAPH, _FUNCTIONS, _FUNCTION_NODE = 7, 25, 7
+_NODE, _ATTRIBUTE, _DOMAIN = 1, 5, 7
+_DEPTH_LIMIT = 32  # levels of nested graphs
+
+Within = Callable[[Span], Any]
+"""A function that returns the content of an attribute, given the span of the content."""
+
+
+@dataclass(frozen=True)
+class ONNXNode:
+    """A node of an ONNX graph.
+
+    Parameters
+    ----------
+    kind
+        The operator; its domain and ``::`` come first if it is not one of ONNX's own.
+    name
+        The node's name in the file; it may be empty.
+    inputs, outputs
+        Names of tensors; an empty name stands for an input or output that is left out.
+    attributes
+        Values of the attributes that are a number, a string or a list of numbers; an empty tuple for a list of
+        strings, and ``None`` for the others.
+    """
+
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Any]
+
+    @property
+    def title(self) -> str:
+        """The node's name, or the name of its first output if it has none."""
+        return self.name or next(filter(None, self.outputs), "")
+
+    def takes(self, place: int) -> str:
+        """Return the name of the input at an index, or the empty string if it is left out."""
+        return self.inputs[place] if place < len(self.inputs) else ""
+
+
+def read_nodes(path: str | Path) -> list[ONNXNode]:
+    """Return the nodes of an ONNX file, including those of graphs inside nodes and of functions.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing or damaged; the message names it.
+    """
+    found: list[ONNXNode] = []
+    with mapped_onnx(path) as data:
+        reader = _OnnxNodesReader(data, found)
+        for graph in spans(data, (0, len(data)), _GRAPH):
+            reader.graph(graph, 0)
+        for function in spans(data, (0, len(data)), _FUNCTIONS):
+            for node in spans(data, function, _FUNCTION_NODE):
+                reader.node(node, 1)
+    return found
+
+
+@dataclass
+class _OnnxNodesReader:
+    data: memoryview
+    found: list[ONNXNode]
+
+    def graph(self, span: Span, depth: int) -> None:
+        if depth > _DEPTH_LIMIT:
+            raise Damaged("graphs are nested too deeply")
+        for node in spans(self.data, span, _NODE):
+            self.node(node, depth)
+
+    def node(self, span: Span, depth: int) -> None:
+        self.found.append(
+            read_node(self.data, span, tensor=lambda part: None, graph=lambda part: self.graph(part, depth + 1))
+        )
+
+
+def read_node(data: memoryview, span: Span, tensor: Within, graph: Within) -> ONNXNode:
+    """Return a node, read from a NodeProto.
+
+    ``tensor`` returns the value of an attribute that is a tensor; ``graph`` is called for each graph in an attribute.
+    """
+    texts: dict[int, list[str]] = {1: [], 2: [], 3: [], 4: [], _DOMAIN: []}
+    attributes: dict[str, Any] = {}
+    for number, value in fields(data, span):
+        if number in texts:
+            texts[number].append(text(data, value))
+        elif number == _ATTRIBUTE and isinstance(value, tuple):
+            name, content = _attribute(data, value, tensor, graph)
+            attributes[name] = content
+    names = {number: "".join(parts) for number, parts in texts.items()}
+    kind = names[4] if names[_DOMAIN] in ("", "ai.onnx") else f"{names[_DOMAIN]}::{names[4]}"
+    return ONNXNode(kind, names[3], tuple(texts[1]), tuple(texts[2]), attributes)
+
+
+def _attribute(data: memoryview, span: Span, tensor: Within, graph: Within) -> tuple[str, Any]:
+    name, listed = "", False
+    value: Any = None
+    numbers: list[float] = []
+    for number, content in fields(data, span):
+        if number == 1:
+            name = text(data, content)
+        elif number == 20:
+            listed = content in (6, 7, 8)  # a list of floats, integers or strings, which may be empty
+        elif number == 3:
+            value = integer(data, content)
+        elif number == 8:
+            numbers += integers(data, content)
+        elif not isinstance(content, tuple):
+            continue
+        elif number == 2:
+            value = _floats(data, content)[0]
+        elif number == 4:
+            value = bytes(data[content[0] : content[1]]).decode("utf-8", "replace")
+        elif number == 5:
+            value = tensor(content)
+        elif number == 7:
+            numbers += _floats(data, content)
+        elif number in (6, 11):
+            graph(content)
+    return name, tuple(numbers) if numbers or listed else value
+
+
+def _floats(data: memoryview, span: Span) -> list[float]:
+    size = span[1] - span[0]
+    if size % 4 or not size:
+        raise Damaged("a list of floats is cut off")
+    return list(struct.unpack(f"<{size // 4}f", data[span[0] : span[1]]))
+
 
 _TYPES = {
     1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 9: "?", 10: "<f2", 11: "<f8",
@@ -173,3 +307,93 @@ class _Reader:
             return np.array(numbers, dtype)
         except OverflowError:
             raise Damaged("a number does not fit its element type") from None
+
+
+# Counts of the operators and weights in the main graph of an ONNX file, which need no weight to be
+# read.
+#
+# Field numbers are those of ``onnx/onnx.proto3``.
+
+_ONNX_CONTENTS_GRAPH, _ONNX_CONTENTS_NODE, _INITIALIZER = 7, 1, 5
+_OP_TYPE, _ONNX_CONTENTS_ATTRIBUTE, _ONNX_CONTENTS_DOMAIN = 4, 5, 7
+_TENSOR = 5
+_ONNX_CONTENTS_DIMS, _DATA_TYPE = 1, 2
+
+
+@dataclass
+class Contents:
+    """The number of operators and weights in a model.
+
+    Attributes
+    ----------
+    operations
+        Number of operators of each kind, without ``Constant``.
+    tensors
+        Number of weights.
+    numbers
+        Number of elements of all weights of each element type.
+    matrices
+        The same for constants that are long along two axes or more, so without biases and scales.
+    """
+
+    operations: Counter[str] = field(default_factory=Counter)
+    tensors: int = 0
+    numbers: Counter[str] = field(default_factory=Counter)
+    matrices: Counter[str] = field(default_factory=Counter)
+
+    def count(self, dtype: str, extents: Sequence[int]) -> None:
+        """Add a weight with these lengths of its axes."""
+        self.tensors += 1
+        self.numbers[dtype] += math.prod(extents)
+        self.count_matrix(dtype, extents)
+
+    def count_matrix(self, dtype: str, extents: Sequence[int]) -> None:
+        """Add a constant to the matrices if it is long along two axes or more."""
+        if sum(length > 1 for length in extents) > 1:
+            self.matrices[dtype] += math.prod(extents)
+
+
+def read_contents(path: str | Path) -> Contents:
+    """Return the number of operators and weights in the main graph of an ONNX file.
+
+    Raises
+    ------
+    ArtifactError
+        If the file is missing or damaged; the message names it.
+    """
+    found = Contents()
+    with mapped_onnx(path) as data:
+        for graph in spans(data, (0, len(data)), _ONNX_CONTENTS_GRAPH):
+            _count(data, graph, found)
+    return found
+
+
+def _count(data: memoryview, graph: Span, found: Contents) -> None:
+    for number, span in messages(data, graph):
+        if number == _ONNX_CONTENTS_NODE:
+            words = {4: "", 7: ""} | {
+                n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _ONNX_CONTENTS_DOMAIN)
+            }
+            kind, domain = words[_OP_TYPE], words[_ONNX_CONTENTS_DOMAIN]
+            if kind != "Constant":
+                found.operations[kind if domain in ("", "ai.onnx") else f"{domain}.{kind}"] += 1
+                continue
+            for attribute in spans(data, span, _ONNX_CONTENTS_ATTRIBUTE):
+                for tensor in spans(data, attribute, _TENSOR):
+                    dtype, extents = _tensor(data, tensor)
+                    found.count_matrix(dtype, extents)
+        elif number == _INITIALIZER:
+            dtype, extents = _tensor(data, span)
+            if dtype != "string":
+                found.count(dtype, extents)
+
+
+def _tensor(data: memoryview, span: Span) -> tuple[str, list[int]]:
+    """Return the element type and the lengths of the axes of a constant."""
+    extents, dtype = [], ""
+    for part, value in fields(data, span):
+        if part == _ONNX_CONTENTS_DIMS:
+            extents += integers(data, value)
+        elif part == _DATA_TYPE and isinstance(value, int):
+            dtype = DTYPES.get(value, f"type {value}")
+    return dtype, extents

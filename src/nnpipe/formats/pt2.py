@@ -25,18 +25,30 @@ from typing import Any, BinaryIO
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats._pt2_archive import Entry, open_packed, read_entries
-from nnpipe.formats._pt2_check import IDENTIFIER, PLAIN, MalformedFile, check_strings, check_target
-from nnpipe.formats._pt2_float32 import has_bfloat16, in_float32
-from nnpipe.formats._pt2_inline import flattened, with_names
+from nnpipe.formats._pt2_archive import (
+    IDENTIFIER,
+    PLAIN,
+    Entry,
+    MalformedFile,
+    check_strings,
+    check_target,
+    has_bfloat16,
+    in_float32,
+    open_packed,
+    read_entries,
+)
 from nnpipe.formats._pt2_signature import (
+    DTYPES,
+    element_of,
+    flattened,
     read_tree,
+    tensors_of,
+    with_names,
     without_fixed,
     written,
 )
-from nnpipe.formats._pt2_tensors import DTYPES, element_of, tensors_of
 from nnpipe.formats.file_types import check_there, file_type_hint
-from nnpipe.formats.onnx_contents import Contents
+from nnpipe.formats.onnx_network import Contents
 
 _ELEMENT = "_operator.getitem"
 

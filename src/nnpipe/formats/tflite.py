@@ -13,9 +13,8 @@ from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats._errors import Damaged
 from nnpipe.formats._flatbuffer import FlatBufferTable
-from nnpipe.formats.file_types import check_there, file_type_hint
+from nnpipe.formats.file_types import Damaged, check_there, file_type_hint
 
 IDENTIFIER = b"TFL3"
 """Bytes 4 to 7 of every TensorFlow Lite file."""

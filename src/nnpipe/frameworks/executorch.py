@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError, SpecMismatch
-from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.leases import temporary_folder
+from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.runtime_failures import REDUCE, runtime_failure
+from nnpipe.frameworks.recorded_calls import computed_by, xnnpack_operator
+from nnpipe.frameworks.runtime_failures import REDUCE, hushed, runtime_failure
 from nnpipe.frameworks.torch_session import array_of, tensor_of
 
 FORMAT = "executorch"
@@ -162,7 +163,6 @@ class ExecuTorchSession(InferenceSession):
         return {"num_threads": self._threads}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        from nnpipe.frameworks.executorch_profile import recorded_operators  # a target does not need it
 
         with ExecuTorchSession(self._file, self.io, self._path, self._threads, recording=True) as session:
             session.put(batch)
@@ -185,3 +185,42 @@ def _advice(error: Exception) -> str:
     if meaning is None:
         return REDUCE
     return f"that is {meaning}; compiled with --backend portable or --precision fp32, it may run"
+
+
+_RUNS, _OWN = "Execute", "native_call_"
+_NANOSECONDS = 1e6  # in a millisecond, the unit of the dump
+
+
+def recorded_operators(program: Any, runs: int) -> tuple[KernelTime, ...]:
+    """Return the times of a program's operators in its last runs: those of delegates, and ExecuTorch's own.
+
+    Parameters
+    ----------
+    program
+        A program that was loaded with its dump enabled, and that has run.
+    runs
+        The number of runs that count; those before were to warm it up.
+    """
+    with hushed(), temporary_folder() as folder:
+        from executorch.devtools import Inspector
+
+        dump = str(folder / "events.etdp")
+        program.write_etdump_result_to_file(dump, "")
+        blocks = Inspector(etdump_path=dump).event_blocks
+    events = [event for block in blocks if block.name == _RUNS for event in block.events]
+    found: list[KernelTime] = []
+    for event in events:
+        own = event.name.startswith(_OWN)
+        if (own or event.is_delegated_op) and event.perf_data is not None:
+            times = np.maximum(np.array(event.perf_data.raw[-runs:], np.float64) * _NANOSECONDS, 0.0)
+            found.append(_step(event.name, own, len(found), times))
+    return tuple(found)
+
+
+def _step(name: str, own: bool, place: int, times: np.ndarray) -> KernelTime:
+    if own:
+        operator = name.removeprefix(_OWN)
+        return KernelTime(f"{operator} #{place}", operator, times, operator, computes=computed_by(operator))
+    kernel = name.rpartition(" #")[0] or name
+    operator, computed, precision = xnnpack_operator(kernel)
+    return KernelTime(f"{operator} #{place}", operator, times, kernel, precision, computes=computed)

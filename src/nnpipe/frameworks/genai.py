@@ -13,8 +13,8 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.generation import GenerationSession, Ids
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import Batch
-from nnpipe.formats.genai_folder import GenAIFolder
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.formats.model_folder import GenAIFolder
+from nnpipe.frameworks.runtime_failures import hushed
 
 
 def open_genai(folder: GenAIFolder, num_threads: int, name: Path | None = None) -> Any:

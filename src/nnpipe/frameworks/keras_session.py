@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.batching import narrowed, with_batch
-from nnpipe.core.errors import ArtifactError, NNPipeError, NotSupported
+from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError, NotSupported
+from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
-from nnpipe.core.operation_times import OperationTimes
+from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.frameworks.keras import import_keras, named_call, threads_in_use
+from nnpipe.frameworks.keras import graph_of, import_keras, layer_paths, named_call, threads_in_use
+from nnpipe.frameworks.recorded_calls import computed_by
 
 _CHANNELS_LAST_ONLY = "only supports the NHWC tensor format"
 
@@ -60,8 +66,6 @@ class KerasSession(InferenceSession):
         ready = _frozen(function) if freeze and not self.keeps_state else function
         names = sorted(spec.name for spec in io.outputs)  # dictionaries are flattened in the order of their keys
         if recording:
-            from nnpipe.frameworks.keras_profile import executed  # a target does not need it
-
             self._function = executed(ready, names)
         else:
             self._function = function if ready is function else _called(ready, names)
@@ -94,7 +98,6 @@ class KerasSession(InferenceSession):
         return {"num_threads": threads_in_use()}
 
     def _profile(self, batch: Batch, runs: int) -> OperationTimes:
-        from nnpipe.frameworks.keras_profile import recorded_operations  # a target does not need it
 
         if self._synchronises:
             raise NotSupported("times of operations are taken on the processor alone: hide the GPU from TensorFlow")
@@ -176,3 +179,247 @@ def inference_function(model: Any, io: IOSpec) -> Any:
 
     signature = [tensorflow.TensorSpec(spec.shape, spec.dtype, name=spec.name) for spec in io.inputs]
     return tensorflow.function(infer, autograph=False).get_concrete_function(*signature)
+
+
+@dataclass(frozen=True)
+class TraceEvent:
+    """An event of a thread.
+
+    Parameters
+    ----------
+    name, kind
+        What the profiler writes before and behind the last colon: an operation of a graph, and the kernel that ran,
+        which may be that of a faster replacement.  Without a colon, the whole is the kind.
+    start, length
+        In picoseconds.
+    thread
+        A number for the thread.
+    """
+
+    name: str
+    kind: str
+    start: int
+    length: int
+    thread: int
+
+    @property
+    def end(self) -> int:
+        """Return when it ended, in picoseconds."""
+        return self.start + self.length
+
+
+@contextmanager
+def recorded_events() -> Iterator[list[TraceEvent]]:
+    """Record what runs in the block; the list is filled when the block ends.
+
+    Raises
+    ------
+    ConfigError
+        If the profiler is in use already.
+    NotSupported
+        If this TensorFlow does not let its profiles be read.
+    """
+    tensorflow, _ = import_keras()
+    profiler = tensorflow.profiler.experimental
+    found: list[TraceEvent] = []
+    with temporary_folder() as folder:
+        try:
+            profiler.start(str(folder))
+        except tensorflow.errors.AlreadyExistsError:
+            raise ConfigError("TensorFlow's profiler is in use already in this process; stop it first") from None
+        try:
+            yield found
+        finally:
+            profiler.stop()
+        found += _events(folder)
+
+
+def _events(folder: Path) -> Iterator[TraceEvent]:
+    try:
+        from tensorflow.tsl.profiler.protobuf.xplane_pb2 import XSpace
+    except ImportError:
+        raise NotSupported("this TensorFlow does not let its profiles be read; use version 2.19 to 2.21") from None
+    for path in folder.rglob("*.xplane.pb"):
+        space = XSpace()
+        space.ParseFromString(path.read_bytes())
+        for plane in space.planes:
+            for thread, line in enumerate(plane.lines):
+                for event in line.events:
+                    name, _, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")
+                    start = line.timestamp_ns * 1000 + event.offset_ps
+                    yield TraceEvent(name, kind, start, event.duration_ps, thread)
+
+
+def outermost(events: Iterable[TraceEvent]) -> Iterator[TraceEvent]:
+    """Yield the events that are not inside another event of the same thread: a loop contains its body."""
+    ends: dict[int, int] = {}
+    for event in sorted(events, key=lambda event: (event.start, -event.length)):
+        if event.start >= ends.get(event.thread, 0):
+            ends[event.thread] = event.end
+            yield event
+
+
+_MARK = "nnpipe run"
+_CALL = re.compile(r"^(?:Stateful)?PartitionedCall/")
+_NAME = re.compile(r"[^\s:]+")
+_KIND = re.compile(r"[A-Za-z_]\w*")
+_NUMBER = re.compile(r"_\d+$")
+
+
+def recorded_operations(session: Any, runs: int, traced: Any, model: Any) -> OperationTimes:
+    """Return the times of the operations of TensorFlow's optimised graph.
+
+    Parameters
+    ----------
+    session
+        A session that has run, in which TensorFlow's ordinary executor carries out the graph (:func:`executed`): the
+        one for small graphs records nothing.
+    runs
+        The number of runs.
+    traced
+        The concrete function that the session runs, before its weights became constants.
+    model
+        The Keras model.
+
+    Raises
+    ------
+    ConfigError
+        If TensorFlow's profiler is in use already.
+    NotSupported
+        If nothing was recorded, because the model computes nothing, or if this TensorFlow does not let its profiles be
+        read.
+    """
+    tensorflow, _ = import_keras()
+    trace = tensorflow.profiler.experimental.Trace
+    walls = np.zeros(runs)
+    with recorded_events() as events:
+        for number in range(runs):
+            with trace(_MARK):
+                walls[number] = timed_runs(session, 1)[0]
+    marks = sorted((event for event in events if event.kind == _MARK), key=lambda event: event.start)
+    layers, types = _layers(traced.graph, model), _types(traced.graph)
+    steps: dict[tuple[str, str], np.ndarray] = {}
+    for number, (mark, inside) in enumerate(zip(marks, _by_run(events, marks), strict=True)):
+        for event, share in _shared(inside, mark):
+            name = _CALL.sub("", event.name)
+            steps.setdefault((name, event.kind), np.zeros(runs))[number] += share / 1000
+    if not steps:
+        raise NotSupported("TensorFlow recorded no operation: the model only passes its inputs on")
+    return OperationTimes(
+        tuple(_step(name, kind, ns, layers, types) for (name, kind), ns in steps.items()), walls
+    )  # fmt: skip
+
+
+def executed(function: Any, names: Sequence[str]) -> Callable[..., dict[str, Any]]:
+    """Return a call of a concrete function on TensorFlow's ordinary executor, without the packing of arguments.
+
+    Parameters
+    ----------
+    function
+        The function.
+    names
+        Names of the outputs, in their order.
+    """
+    tensorflow, _ = import_keras()
+    stateful = any(operation.op_def.is_stateful for operation in function.graph.get_operations())
+    run = tensorflow.raw_ops.StatefulPartitionedCall if stateful else tensorflow.raw_ops.PartitionedCall
+    types = [tensor.dtype for tensor in function.outputs]
+    held = list(function.captured_inputs)
+
+    def call(*tensors: Any) -> dict[str, Any]:
+        found = run(args=[*tensors, *held], Tout=types, f=function, executor_type="DEFAULT")
+        return dict(zip(names, found, strict=True))
+
+    return call
+
+
+def _by_run(events: Sequence[TraceEvent], marks: Sequence[TraceEvent]) -> Iterator[list[TraceEvent]]:
+    """Yield the outermost operations inside each mark, in the order of their starts."""
+    operations = list(outermost(filter(_is_operation, events)))
+    for mark in marks:
+        yield [each for each in operations if mark.start <= each.start < mark.end]
+
+
+def _is_operation(event: TraceEvent) -> bool:
+    """Return whether it is an operation of a graph, and not a call of TensorFlow's own (``ExecutorState::Process``)."""
+    return _NAME.fullmatch(event.name) is not None and _KIND.fullmatch(event.kind) is not None
+
+
+def _shared(events: Sequence[TraceEvent], mark: TraceEvent) -> Iterator[tuple[TraceEvent, float]]:
+    """Yield each event with its part of the mark's time; what runs at the same time has equal parts of it."""
+    edges = sorted({mark.start, mark.end, *(min(edge, mark.end) for each in events for edge in (each.start, each.end))})
+    parts = dict.fromkeys(range(len(events)), 0.0)
+    waiting, running = 0, set[int]()
+    for edge, after in pairwise(edges):
+        while waiting < len(events) and events[waiting].start <= edge:
+            running.add(waiting)
+            waiting += 1
+        running = {each for each in running if events[each].end > edge}
+        for each in running:
+            parts[each] += (after - edge) / len(running)
+    for number, part in parts.items():
+        yield events[number], part
+
+
+def _step(
+    name: str, kind: str, ns: np.ndarray, layers: Mapping[str, str], types: Mapping[str, str]
+) -> KernelTime:  # fmt: skip
+    parts = name.split("/")
+    prefixes = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
+    layer = next((layers[each] for each in prefixes if each in layers), "")
+    return KernelTime(
+        f"{name}:{kind}", kind, ns, kind, types.get(name, ""), (layer,) if layer else (),
+        computes="" if layer else computed_by(kind),
+    )  # fmt: skip
+
+
+def _types(graph: Any) -> dict[str, str]:
+    """Return the type of the numbers that each operation of a traced graph reads, or else gives."""
+    found = {}
+    for operation in graph.get_operations():
+        names = [tensor.dtype.name for side in (operation.inputs, operation.outputs) for tensor in side]
+        found[operation.name] = next((each for each in names if each not in ("resource", "bool", "variant")), "")
+    return found
+
+
+def _layers(graph: Any, model: Any) -> dict[str, str]:
+    """Return the call of a layer, as graphs of the model name it, by the scope of its operations.
+
+    A scope has the names of the models and of the layer that are called, which TensorFlow numbers.  The second scope of
+    a layer is its second call.
+    """
+    paths = layer_paths(model)
+    found: dict[str, str] = {}
+    calls: dict[str, int] = {}
+    for operation in graph.get_operations():
+        parts = operation.name.split("/")
+        place = _place(parts, model)
+        if place is None:
+            continue
+        scope, layer = "/".join(parts[: place[0]]), paths[id(place[1])]
+        if scope not in found:
+            calls[layer] = count = calls.get(layer, 0) + 1
+            found[scope] = layer if count == 1 else f"{layer}#{count}"
+    return found
+
+
+def _place(parts: Sequence[str], model: Any) -> tuple[int, Any] | None:
+    """Return how many parts of a name are the scope of a layer's call, and the layer."""
+    inner, start = graph_of(model), next((n for n, part in enumerate(parts) if _names(part, model.name)), None)
+    if start is None:
+        return None
+    for number, part in enumerate(parts[start + 1 : -1], start + 2):
+        operations = [each for each in inner.operations if _names(part, each.name)]
+        if not operations:
+            continue
+        layer = max(operations, key=lambda each: len(each.name))
+        below = graph_of(layer)
+        if below is None:
+            return number, layer
+        inner = below
+    return None
+
+
+def _names(part: str, name: str) -> bool:
+    """Return whether a part of a scope is a name, which TensorFlow may have numbered."""
+    return part == name or _NUMBER.sub("", part) == name

@@ -18,7 +18,7 @@ from nnpipe.core.errors import ArtifactError, NotSupported
 from nnpipe.core.native_output import native_output_held
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS
-from nnpipe.frameworks.xnnpack_names import xnnpack_operator
+from nnpipe.frameworks.recorded_calls import xnnpack_operator
 
 _KNOWN = "2.3."  # versions whose structures are those below
 _CPU = 1

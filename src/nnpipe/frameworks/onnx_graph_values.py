@@ -2,16 +2,154 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from nnpipe.core.errors import ConversionError
+from nnpipe.core.errors import ConversionError, NotSupported
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.primitives import ConvolutionPrimitive
-from nnpipe.frameworks.onnx_builder import ONNXBuilder
-from nnpipe.frameworks.onnx_reshaping import Lengths, reshaped
+
+_OPSET, _IR_VERSION = 20, 9
+
+
+class ONNXBuilder:
+    """Collects the nodes of a graph; every method that adds nodes returns the name of their result.
+
+    Parameters
+    ----------
+    random
+        Draws the weights.
+    """
+
+    def __init__(self, random: np.random.Generator) -> None:
+        self.random = random
+        self._nodes: list[Any] = []
+        self._constants: list[Any] = []
+        self._inputs: list[Any] = []
+
+    def input(self, shape: Sequence[int], dtype: str = "float32") -> str:
+        """Add an input."""
+        from onnx import helper
+
+        name = f"input_{len(self._inputs)}"
+        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        self._inputs.append(helper.make_tensor_value_info(name, kind, list(shape)))
+        return name
+
+    def constant(self, array: np.ndarray) -> str:
+        """Add a constant."""
+        from onnx import numpy_helper
+
+        name = f"constant_{len(self._constants)}"
+        self._constants.append(numpy_helper.from_array(array, name))
+        return name
+
+    def weights(self, *shape: int, mean: float = 0.0) -> str:
+        """Add random numbers, small enough that values neither grow nor vanish from layer to layer."""
+        spread = 1.0 / max(1.0, float(np.sqrt(np.prod(shape[1:]))))
+        drawn = self.random.standard_normal(shape, np.float32) * np.float32(spread) + np.float32(mean)
+        return self.constant(drawn.astype(np.float32))
+
+    def add(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> str:
+        """Add a node of a kind; of several outputs the first is returned, ``name_1`` is the second, and so on."""
+        from onnx import helper
+
+        number = len(self._nodes)
+        results = [f"value_{number}"] + [f"value_{number}_{place}" for place in range(1, outputs)]
+        self._nodes.append(helper.make_node(kind, list(inputs), results, f"node_{number}", **attributes))
+        return results[0]
+
+    def model(self, *outputs: str) -> bytes:
+        """Return the content of a file with all nodes so far, whose outputs these are."""
+        from onnx import ValueInfoProto, helper, shape_inference
+
+        given = [ValueInfoProto(name=name) for name in outputs]
+        graph = helper.make_graph(self._nodes, "network", self._inputs, given, self._constants)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", _OPSET)], producer_name="nnpipe")
+        made.ir_version = _IR_VERSION
+        content: bytes = shape_inference.infer_shapes(made).SerializeToString()
+        return content
+
+
+Lengths = tuple[int, ...]
+
+_MOST_AXES = 6  # more have too many orders to try
+
+
+def reshaped(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths) -> str:
+    """Return the same values with another shape, which costs nothing; one axis of ``out`` may be -1.
+
+    Raises
+    ------
+    NotSupported
+        If the shapes have different numbers of values.
+    """
+    if shape == out:
+        return x
+    if -1 not in out and math.prod(shape) != math.prod(out):
+        raise NotSupported("shapes that contradict each other")
+    return builder.add("Reshape", x, builder.constant(np.array(out, np.int64)))
+
+
+def flipped(builder: ONNXBuilder, x: str, shape: Lengths) -> tuple[str, Lengths]:
+    """Return the values with the last two axes exchanged, and their shape."""
+    order = [*range(len(shape) - 2), len(shape) - 1, len(shape) - 2]
+    return builder.add("Transpose", x, perm=order), tuple(shape[axis] for axis in order)
+
+
+def copied(builder: ONNXBuilder, x: str, shape: Lengths, out: Lengths, turned: bool = True) -> str:
+    """Return the values in another order of axes, a part of them, or more of them than there were.
+
+    Parameters
+    ----------
+    builder
+        Takes the nodes.
+    x, shape
+        The values.
+    out
+        The shape of the result.
+    turned
+        Whether it is an order of axes if there are as many values; otherwise they are moved in some other way.
+    """
+    size, wanted = math.prod(shape), math.prod(out)
+    if size == wanted:
+        order = _order(shape, out) if turned else None
+        if order is not None:
+            return builder.add("Transpose", x, perm=list(order))
+        order = tuple(range(len(shape)))[::-1]
+        return reshaped(builder, builder.add("Transpose", x, perm=list(order)), shape[::-1], out)
+    if len(shape) == len(out):
+        pairs = list(zip(shape, out, strict=True))
+        if all(after <= before for before, after in pairs):
+            return builder.add("Slice", x, *(builder.constant(np.array(each)) for each in ([0] * len(out), out)))
+        if all(before in (1, after) for before, after in pairs):
+            return builder.add("Expand", x, builder.constant(np.array(out, np.int64)))
+        if all(after >= before for before, after in pairs):
+            return builder.add("Pad", x, builder.constant(np.array(sides([b - a for a, b in pairs]), np.int64)))
+    flat = reshaped(builder, x, shape, (size,))
+    return reshaped(builder, copied(builder, flat, (size,), (wanted,)), (wanted,), out)
+
+
+def sides(totals: Sequence[int]) -> list[int]:
+    """Return the padding before all axes, and then that behind all."""
+    before = [each // 2 for each in totals]
+    return [*before, *(each - half for each, half in zip(totals, before, strict=True))]
+
+
+def _order(shape: Lengths, out: Lengths) -> Lengths | None:
+    """Return an order of axes that gives a shape, not the present one if there is another; ``None`` without any."""
+    if len(shape) != len(out) or len(shape) > _MOST_AXES:
+        return None
+    orders = itertools.permutations(range(len(shape)))
+    fitting = [order for order in orders if tuple(shape[axis] for axis in order) == out]
+    others = [order for order in fitting if list(order) != sorted(order)]
+    return next(iter(others or fitting), None)
+
 
 _MOST_BYTES = (1 << 31) - (1 << 20)  # a protocol buffer holds 2 GB
 _SMALL = ("int8", "uint8")

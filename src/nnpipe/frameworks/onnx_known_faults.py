@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nnpipe.core.errors import NotSupported
-from nnpipe.formats.onnx_nodes import ONNXNode, read_nodes
+from nnpipe.formats.onnx_network import ONNXNode, read_nodes
 
 
 def _always(node: ONNXNode) -> bool:

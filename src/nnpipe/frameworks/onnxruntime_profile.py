@@ -16,7 +16,7 @@ from nnpipe.core.leases import temporary_folder
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch
-from nnpipe.formats.onnx_nodes import ONNXNode, read_nodes
+from nnpipe.formats.onnx_network import ONNXNode, read_nodes
 
 OPTIMISED = "optimised.onnx"
 """The file, in the folder of a recording, with the graph that ONNX Runtime made of the model."""

@@ -1,13 +1,18 @@
-"""Errors of runtimes as errors of a model file: what was being done, to which node, and what to try."""
+"""Errors of runtimes as errors of a model file, and suppression of the output of frameworks."""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import library_failure
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.core.native_output import native_output_held
+from nnpipe.formats.onnx_network import read_nodes
 
 REDUCE = "nnpipe reduce finds the part of the model on which it fails"
 
@@ -39,3 +44,21 @@ def kinds_of_nodes(path: Path) -> dict[str, str]:
             for node in read_nodes(path):
                 found |= dict.fromkeys((node.name, *node.outputs), node.kind)
     return found
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Suppress output, log messages and warnings of Python and native code inside the block; exceptions pass.
+
+    This affects the whole process, including other threads, so the block should
+    be one call into a framework.
+    """
+    with native_output_held(), warnings.catch_warnings():  # the first admits one thread at a time
+        warnings.simplefilter("ignore")
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                yield
+        finally:
+            logging.disable(before)

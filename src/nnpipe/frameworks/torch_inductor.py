@@ -9,13 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nnpipe.core.discoverable import CXX
 from nnpipe.core.errors import ArtifactError, CompileError
-from nnpipe.core.external_tools import CXX
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, random_batch
 from nnpipe.formats.sealed import SealedFile
-from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.runtime_failures import hushed, runtime_failure
 from nnpipe.frameworks.torch_bounded import io_of_program
 from nnpipe.frameworks.torch_program import LoadedProgram, exported_anew, is_quantised
 from nnpipe.frameworks.torch_state import TorchState, state_buffers, state_of_program

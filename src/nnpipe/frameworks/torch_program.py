@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import warnings
 from collections.abc import Iterator, Mapping
@@ -258,3 +259,70 @@ def quiet() -> Iterator[None]:
     with quiet_loggers("torch.export", "torch._export", "torch.utils._pytree"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+def dynamic_shapes(module: Any, each: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the free axes of a module's arguments; those that ``forward`` takes as ``*rest`` form one tuple.
+
+    Parameters
+    ----------
+    module
+        An ``nn.Module``.
+    each
+        For each argument in order, its free axes, as a mapping from the axis to a ``torch.export.Dim``, or ``None``.
+    """
+    for place, parameter in zip(range(len(each)), inspect.signature(module.forward).parameters.values(), strict=False):
+        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            return (*each[:place], each[place:])
+    return each
+
+
+def keep_integers(module: Any) -> None:
+    """Let sums and products of integer tensors with numbers stay integers when a module is quantised.
+
+    XNNPACK's quantiser makes each number a tensor of floats (ExecuTorch 1.3), and what is computed with it can no
+    longer be an index; it leaves the operators for scalars alone.
+
+    Parameters
+    ----------
+    module
+        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is changed.
+    """
+    import torch
+
+    aten = torch.ops.aten
+    scalar = {aten.add.Tensor: aten.add.Scalar, aten.mul.Tensor: aten.mul.Scalar}
+    for node in module.graph.nodes:
+        value = node.meta.get("val")
+        if node.target not in scalar or not isinstance(value, torch.Tensor) or value.is_floating_point():
+            continue
+        tensors = [each for each in node.args if isinstance(each, torch.fx.Node)]
+        numbers = [each for each in node.args if not isinstance(each, torch.fx.Node)]
+        if len(tensors) == 1 and len(numbers) == 1:
+            node.args, node.target = (*tensors, *numbers), scalar[node.target]
+    module.recompile()
+
+
+def store_kernels(module: Any) -> None:
+    """Compute once the kernels of convolutions and linear layers that a program computes from constants alone.
+
+    A weight normalisation, for example, computes its kernel. Quantisers take such a kernel for an activation.
+
+    Parameters
+    ----------
+    module
+        A ``torch.fx.GraphModule`` as ``torch.export.ExportedProgram.module()`` returns it; it is changed.
+    """
+    import torch
+    from torchao.quantization.pt2e.constant_fold import constant_fold
+
+    aten = torch.ops.aten
+    taking = {aten.conv1d, aten.conv2d, aten.conv3d, aten.convolution, aten.linear}
+    taking |= {aten.conv_transpose1d, aten.conv_transpose2d, aten.conv_transpose3d}
+    kernels = {
+        node.args[1]
+        for node in module.graph.nodes
+        if getattr(node.target, "overloadpacket", None) in taking and node.args[1].op == "call_function"
+    }
+    if kernels:
+        constant_fold(module, kernels.__contains__)

@@ -13,8 +13,8 @@ from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.core.operation_times import Nanoseconds, OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_state import TorchState
 
 _BFLOAT16 = "bfloat16"

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.exports.event_files import EventFile, check_installed
+from nnpipe.experiment.exports.export import EventFile, check_installed
 
 DATA = "data"
 """Name of a wrapper's data set in histories."""

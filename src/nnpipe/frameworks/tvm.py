@@ -17,9 +17,8 @@ from nnpipe.core.messages import one_line
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import WARMUP_RUNS, InferenceSession, timed_runs
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.recorded_calls import RecordedCall, times_of_calls
-from nnpipe.frameworks.runtime_failures import runtime_failure
+from nnpipe.frameworks.runtime_failures import hushed, runtime_failure
 
 FORMAT = "tvm"
 SCHEDULES, TUNING = "schedules", "tuning"

@@ -10,8 +10,8 @@ import sys
 
 from nnpipe.core.errors import NNPipeError
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.jobs.collect_results import called, tell_storage
 from nnpipe.jobs.jobs import refresh
+from nnpipe.jobs.publishing import called, tell_storage
 
 
 def main() -> int:

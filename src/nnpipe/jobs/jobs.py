@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.progress_file import MOST_METRICS, Reader, Report
+from nnpipe.core.progress import MOST_METRICS, Reader, Report
 from nnpipe.core.secret import Variables
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
@@ -23,14 +23,13 @@ from nnpipe.experiment.database.jobs import (
     JobRecord,
 )
 from nnpipe.experiment.provenance import environment
-from nnpipe.jobs.agent.final_state import NEVER_STARTED
 from nnpipe.jobs.agent.status import MOST, TAIL
-from nnpipe.jobs.collect_results import call, collect_results
+from nnpipe.jobs.agent.supervisor import NEVER_STARTED
 from nnpipe.jobs.job_spec import JobSpec
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, Unsure
 from nnpipe.jobs.place_address import place_at
-from nnpipe.jobs.publishing import publish_script
+from nnpipe.jobs.publishing import call, collect_results, publish_script
 
 
 def submit(database: RunDatabase, work: JobSpec, place: Place, *, name: str | None = None) -> JobRecord:

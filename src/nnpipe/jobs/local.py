@@ -14,9 +14,8 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.secret import reveal_variables
 from nnpipe.jobs.agent import control, files, status
 from nnpipe.jobs.agent.status import TAIL
-from nnpipe.jobs.agent_archive import NAME, agent
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import EndedWhileStarting, JobError, Look, Place
+from nnpipe.jobs.place import NAME, EndedWhileStarting, JobError, Look, Place, agent
 
 T = TypeVar("T")
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
+import os
+import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nnpipe.core.errors import NNPipeError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.experiment.database.jobs import CREATING, ENDED, FAILED, INITIALISING
 from nnpipe.jobs.agent.status import TAIL
 from nnpipe.jobs.job_spec import JobSpec
@@ -174,3 +177,67 @@ class Place(ABC):
 
     def fetch(self, folder: str, outputs: Sequence[Mapping[str, Any]], directory: Path) -> None:
         """Copy the outputs of a completed job to a folder of this machine, if they are on another one."""
+
+
+_LARGEST = 1 << 30  # bytes
+
+
+def to_send(paths: Sequence[Path]) -> list[tuple[Path, str]]:
+    """Return each folder and file with its name on the other machine, relative to the job's working directory.
+
+    A folder comes before its content.  Links are replaced by their targets, which
+    do not exist on the other machine.  Special files and Python's compiled files
+    are left out.
+
+    Raises
+    ------
+    ConfigError
+        If a path is missing or cannot be read, a folder contains itself, or the total size is too large.
+    """
+    found, size = [], 0
+    for path in paths:
+        if not path.exists():
+            raise ConfigError(f"{path}: no such file or folder to send")
+        called = Path(os.path.normpath(path.absolute())).name  # the name of a link itself, which scripts use
+        try:
+            for file, name in _below(path, called, ()):
+                size += 0 if file.is_dir() else file.stat().st_size
+                if size > _LARGEST:
+                    raise ConfigError(f"{path}: more than {_LARGEST >> 30} GiB to send; put data there by other means")
+                if not os.access(file, os.R_OK):
+                    raise ConfigError(f"{file}: cannot be read, and so not be sent")
+                found.append((file, name))
+        except OSError as error:
+            raise ConfigError(f"{error.filename or path}: cannot be sent: {error.strerror or error}") from None
+    return found
+
+
+def _below(path: Path, name: str, above: tuple[Path, ...]) -> Iterator[tuple[Path, str]]:
+    if path.is_file():
+        yield path, name
+    elif path.is_dir():
+        whole = path.resolve()
+        if whole in above:
+            raise ConfigError(f"{path}: a link to a folder that it lies in; it cannot be sent")
+        yield path, name
+        for inner in sorted(path.iterdir()):
+            if inner.name != "__pycache__":
+                yield from _below(inner, f"{name}/{inner.name}", (*above, whole))
+
+
+NAME = "agent.pyz"
+
+_MAIN = "import sys\nfrom nnpipe.jobs.agent.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
+_BEGINNING = (1980, 1, 1, 0, 0, 0)  # a fixed date, so that the bytes are always the same
+
+
+def agent() -> bytes:
+    """Return the archive: the modules of :mod:`nnpipe.jobs.agent` under their own names, and a start module."""
+    folder = Path(__file__).parent / "agent"
+    parts = {"__main__.py": _MAIN, "nnpipe/__init__.py": "", "nnpipe/jobs/__init__.py": ""}
+    parts |= {f"nnpipe/jobs/agent/{path.name}": path.read_text("utf-8") for path in sorted(folder.glob("*.py"))}
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(zipfile.ZipInfo(name, _BEGINNING), text, zipfile.ZIP_DEFLATED)
+    return made.getvalue()

@@ -17,13 +17,11 @@ from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
 from nnpipe.core.secret import reveal_variables
 from nnpipe.experiment.database.jobs import CANCELLED, CREATING, FAILED, INITIALISING
-from nnpipe.jobs.agent.cluster_entrypoint import REPORTS, SENT, TASK
-from nnpipe.jobs.agent.relay import separated
+from nnpipe.jobs.agent.control import REPORTS, SENT, TASK
 from nnpipe.jobs.agent.status import TAIL
-from nnpipe.jobs.agent_archive import NAME, agent
+from nnpipe.jobs.agent.supervisor import separated
 from nnpipe.jobs.job_spec import JobSpec
-from nnpipe.jobs.place import ABSENT, JobError, Look, Place, Unreached, end_record
-from nnpipe.jobs.upload_list import to_send
+from nnpipe.jobs.place import ABSENT, NAME, JobError, Look, Place, Unreached, agent, end_record, to_send
 
 SCHEMES = ("ray+http://", "ray+https://")
 DASHBOARD = 8265

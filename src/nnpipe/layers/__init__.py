@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_exports
 from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph, network
-from nnpipe.layers.graph.references import LayerEntry, Ref, Use
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
@@ -33,9 +33,12 @@ from nnpipe.layers.vocabulary.convolutions import (
     Conv2dTranspose,
     Conv3d,
     Conv3dTranspose,
+    DepthwiseConv1d,
+    DepthwiseConv2d,
+    SeparableConv1d,
+    SeparableConv2d,
 )
 from nnpipe.layers.vocabulary.dense import Dense, Embedding
-from nnpipe.layers.vocabulary.depthwise import DepthwiseConv1d, DepthwiseConv2d, SeparableConv1d, SeparableConv2d
 from nnpipe.layers.vocabulary.dropout import (
     AlphaDropout,
     Dropout,
@@ -45,9 +48,8 @@ from nnpipe.layers.vocabulary.dropout import (
     SpatialDropout2d,
     SpatialDropout3d,
 )
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, LayerCall, LayerOutput, LayerVariable
-from nnpipe.layers.vocabulary.merging import Add, Average, Concatenate, Dot, Maximum, Minimum, Multiply, Subtract
 from nnpipe.layers.vocabulary.normalisation import BatchNorm, GroupNorm, LayerNorm, RMSNorm, UnitNorm
 from nnpipe.layers.vocabulary.outputs import (
     OutputClassification,
@@ -74,12 +76,20 @@ from nnpipe.layers.vocabulary.pooling import (
 from nnpipe.layers.vocabulary.recurrent import GRU, LSTM, SimpleRNN
 from nnpipe.layers.vocabulary.reshaping import (
     ActivityRegularization,
+    Add,
+    Average,
+    Concatenate,
+    Dot,
     Flatten,
     Identity,
+    Maximum,
+    Minimum,
+    Multiply,
     Permute,
     RepeatVector,
     Rescaling,
     Reshape,
+    Subtract,
 )
 from nnpipe.layers.vocabulary.resizing import (
     Crop1d,
@@ -92,27 +102,26 @@ from nnpipe.layers.vocabulary.resizing import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 
 if TYPE_CHECKING:
     from nnpipe.layers.description.from_description import from_description as from_description
-    from nnpipe.layers.description.to_description import to_description as to_description
+    from nnpipe.layers.description.from_description import to_description as to_description
     from nnpipe.layers.graph.loss_outputs import finished as finished
     from nnpipe.layers.graph.shape_inference import infer as infer
     from nnpipe.layers.graph.transfer import transfer as transfer
     from nnpipe.layers.graph.weights import initial_weights as initial_weights
-    from nnpipe.layers.imports.from_onnx import from_onnx as from_onnx
     from nnpipe.layers.imports.from_torch import from_torch as from_torch
+    from nnpipe.layers.imports.network_files import from_onnx as from_onnx
     from nnpipe.layers.imports.network_files import read_network as read_network
     from nnpipe.layers.keras.from_config import from_keras as from_keras
     from nnpipe.layers.keras.open_file import open_keras as open_keras
-    from nnpipe.layers.keras.own_layers import keras_layer as keras_layer
     from nnpipe.layers.keras.read_file import read_keras as read_keras
     from nnpipe.layers.keras.to_config import network_config as network_config
+    from nnpipe.layers.keras.to_config import write_keras as write_keras
+    from nnpipe.layers.keras.to_keras import keras_layer as keras_layer
     from nnpipe.layers.keras.to_keras import to_keras as to_keras
-    from nnpipe.layers.keras.write_file import write_keras as write_keras
-    from nnpipe.layers.torch.layer_module import torch_layer as torch_layer
+    from nnpipe.layers.torch.network_module import torch_layer as torch_layer
     from nnpipe.layers.torch.to_torch import to_torch as to_torch
     from nnpipe.layers.torch.to_torch import torch_weights as torch_weights
     from nnpipe.layers.torch.to_trainer import compile_arguments as compile_arguments
@@ -121,23 +130,19 @@ if TYPE_CHECKING:
 __getattr__, _LAZY = lazy_exports(
     __name__,
     {
-        "description.from_description": ("from_description",),
-        "description.to_description": ("to_description",),
+        "description.from_description": ("from_description", "to_description"),
         "graph.loss_outputs": ("finished",),
         "graph.shape_inference": ("infer",),
         "graph.transfer": ("transfer",),
         "graph.weights": ("initial_weights",),
-        "imports.from_onnx": ("from_onnx",),
         "imports.from_torch": ("from_torch",),
-        "imports.network_files": ("read_network",),
+        "imports.network_files": ("from_onnx", "read_network"),
         "keras.from_config": ("from_keras",),
         "keras.open_file": ("open_keras",),
-        "keras.own_layers": ("keras_layer",),
         "keras.read_file": ("read_keras",),
-        "keras.to_config": ("network_config",),
-        "keras.to_keras": ("to_keras",),
-        "keras.write_file": ("write_keras",),
-        "torch.layer_module": ("torch_layer",),
+        "keras.to_config": ("network_config", "write_keras"),
+        "keras.to_keras": ("keras_layer", "to_keras"),
+        "torch.network_module": ("torch_layer",),
         "torch.to_torch": ("to_torch", "torch_weights"),
         "torch.to_trainer": ("compile_arguments", "to_trainer"),
     },

@@ -23,9 +23,8 @@ import numpy.typing as npt
 
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring._load_loops import Wait
 from nnpipe.measuring.load import Load, Query, Until
-from nnpipe.measuring.load_generator import run_load
+from nnpipe.measuring.load_generator import Wait, run_load
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.statistics import interval_ranks, samples_needed
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import importlib
 import itertools
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +17,15 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.meaning import Preparation
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.preparation import Preparation
+from nnpipe.core.native_output import native_output_held
 from nnpipe.core.progress import Progress, silent
+from nnpipe.core.registry import find
+from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring._load_phases import Queries, audited, judged, loaded, paced
@@ -32,12 +37,48 @@ from nnpipe.measuring.load_options import LoadOptions, call_size
 from nnpipe.measuring.loop import Clock, Window
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.pace import Pace
-from nnpipe.measuring.parties import described, handicaps, import_frameworks
 from nnpipe.measuring.resource_sampler import UsageSampler
 from nnpipe.measuring.run import Run
 from nnpipe.measuring.sample_pictures import with_worst_samples
 from nnpipe.measuring.sample_route import Item, SampleRoute, chunks, fixed_size
 from nnpipe.measuring.series import Series
+
+
+def handicaps(parties: Mapping[str, Component | Sequence[Component]], artifact: Artifact | None) -> list[str]:
+    """Return the handicaps of the components of a run and of the components that made its model."""
+    found: dict[str, None] = {}
+    for party in parties.values():
+        for component in [party] if isinstance(party, Component) else party:
+            found |= dict.fromkeys(component.handicaps())
+    while artifact is not None:
+        found |= dict.fromkeys(artifact.handicaps())
+        with contextlib.suppress(NNPipeError, KeyError):  # the component that made the file may not be installed here
+            maker = find(artifact.producer["class"], Component)
+            found |= dict.fromkeys(maker.from_json(artifact.producer["arguments"]).handicaps())
+        artifact = artifact.parent
+    return list(found)
+
+
+def described(party: Component | Sequence[Component]) -> Any:
+    """Return the description of a component, or a list of descriptions of several, without their secrets."""
+    found = party.describe() if isinstance(party, Component) else [each.describe() for each in party]
+    return shown_settings(found)
+
+
+def import_frameworks(party: Component | Sequence[Component]) -> None:
+    """Import the packages and the framework of a component; a missing package is ignored here."""
+    for need in party.requires if isinstance(party, Component) else ():
+        for name in need.split("|"):
+            try:
+                with native_output_held():  # frameworks print notices from C++ when imported
+                    importlib.import_module(name)
+            except ModuleNotFoundError:  # open_session gives a better message about a missing package
+                continue
+            break
+    if isinstance(party, Component):
+        with contextlib.suppress(ImportError), native_output_held():
+            party.import_framework()
+
 
 # The size of a chunk; at most three of them are in memory at a time.
 _CHUNK_BYTES = 64 << 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.core.task import Task, all_tasks
 from nnpipe.measuring.quantities import QUANTITIES, Quantity, lost, quality, quantity
 

@@ -5,7 +5,7 @@ chance.  At the percentile p, a query is *over-latency* with probability 1 - p, 
 the number of such queries among n independent ones is binomial.  The numbers
 equal those of LoadGen (``loadgen/early_stopping.cc`` and ``results.cc`` of
 mlcommons/inference).  As there, queries are assumed to be independent; for
-dependent ones, see :mod:`nnpipe.measuring.autocorrelation`.
+dependent ones, see :mod:`nnpipe.measuring.quantile_intervals`.
 """
 
 from __future__ import annotations

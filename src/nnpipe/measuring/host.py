@@ -14,17 +14,18 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import warnings
+import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from nnpipe.core.component_modules import ENTRY_POINTS
 from nnpipe.core.processor import instruction_sets
-from nnpipe.measuring.counters import counters
-from nnpipe.measuring.gpu import GPUs
+from nnpipe.core.registry import ENTRY_POINTS
+from nnpipe.measuring.counters import GPUs, counters
 
 PACKAGES = tuple(
     "nnpipe numpy psutil torch torchvision tensorflow tensorflow-cpu keras jax jaxlib onnx onnxruntime onnxruntime-gpu "
@@ -206,3 +207,29 @@ def _text(path: Path) -> str | None:
         return path.read_text("utf-8", errors="replace").strip("\0\n ")
     except OSError:
         return None
+
+
+def machine_name(facts: Mapping[str, Any] | None = None) -> str:
+    """Return a name for machines with this processor, as part of a path.
+
+    It says nothing about whose machine it is, so virtual machines of one kind have one name.
+
+    Parameters
+    ----------
+    facts
+        Those of :func:`~nnpipe.measuring.host.host_facts`; by default of this machine.
+
+    Examples
+    --------
+    >>> machine_name({"cpu": {"model": "ACME (R) 9000", "logical_cores": 4, "instructions": ["avx2"]}})
+    'acme-r-9000-4-cores-d6ab4a5a'
+    """
+    cpu = (host_facts() if facts is None else facts)["cpu"]
+    model = re.sub(r"[^a-z0-9]+", "-", str(cpu.get("model", "unknown")).lower()).strip("-")[:60] or "unknown"
+    told = f"{cpu.get('model')} {cpu.get('logical_cores')} {cpu.get('instructions')}"
+    return f"{model}-{cpu.get('logical_cores')}-cores-{zlib.crc32(told.encode()):08x}"
+
+
+def machine_folder(home: Path) -> Path:
+    """Return the folder for what is known about this machine, which may not exist yet."""
+    return home / ".local" / "share" / "nnpipe" / "machines" / machine_name()

@@ -7,7 +7,7 @@ by the other tail of the same distribution, that it is broken.
 Trials treat queries as independent.  In a queue they are not: a query that waits
 long is followed by others that wait, too.  So the result is confirmed in a longer
 run with new arrivals, whose evaluation allows for dependent queries
-(:mod:`nnpipe.measuring.autocorrelation`).
+(:mod:`nnpipe.measuring.quantile_intervals`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ from nnpipe.core.distributions import incomplete_beta
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.session import InferenceSession
-from nnpipe.measuring._load_loops import Wait
-from nnpipe.measuring.autocorrelation import autocorrelation_time
 from nnpipe.measuring.early_stopping import CONFIDENCE, least_samples
 from nnpipe.measuring.load import Load, LoadResult, Query
-from nnpipe.measuring.load_generator import LoadGenerator
+from nnpipe.measuring.load_generator import LoadGenerator, Wait
 from nnpipe.measuring.loop import Clock
+from nnpipe.measuring.quantile_intervals import autocorrelation_time
 
 Verdict = Literal["kept", "broken", "open"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from nnpipe.core.argument_words import arguments_in
 from nnpipe.core.arguments import argument
-from nnpipe.core.component import Component
+from nnpipe.core.component import Component, arguments_in
 from nnpipe.core.energy_meter import EnergyMeter
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.registry import find

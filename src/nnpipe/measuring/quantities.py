@@ -16,7 +16,7 @@ from typing import Literal
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import quality_metric
-from nnpipe.measuring.call_times import BETWEEN, LATENCY, PACED, RESPONSE, ROUND_TRIP, CallTime
+from nnpipe.measuring.series import BETWEEN, LATENCY, PACED, RESPONSE, ROUND_TRIP, CallTime
 
 Kind = Literal["time", "bytes", "share", "rate", "ratio", "energy", "count"]
 UNITS: Mapping[str, str] = {

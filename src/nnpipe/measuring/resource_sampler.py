@@ -15,8 +15,7 @@ import numpy as np
 import psutil
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.counters import ClockRate, clock_and_wall, involuntary_switches
-from nnpipe.measuring.gpu import GPUs
+from nnpipe.measuring.counters import ClockRate, GPUs, clock_and_wall, involuntary_switches
 from nnpipe.measuring.loop import Clock
 from nnpipe.measuring.series import Series
 
@@ -60,7 +59,7 @@ class UsageSampler:
     - ``cpu_mhz``, if the system reports it: the clock rate of the core of the thread
       that opened the sampler;
     - ``gpu_percent`` and ``gpu_bytes``, if there is a GPU (see
-      :class:`~nnpipe.measuring.gpu.GPUs`).
+      :class:`~nnpipe.measuring.counters.GPUs`).
 
     Parameters
     ----------

@@ -15,12 +15,10 @@ from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.files import write_text
 from nnpipe.core.task import task_of
-from nnpipe.measuring.autocorrelation import Sample
-from nnpipe.measuring.call_times import ON_TARGET, ROUND_TRIP, call_time
-from nnpipe.measuring.json_arrays import pack
+from nnpipe.measuring.quantile_intervals import Sample
 from nnpipe.measuring.quantities import UNITS
-from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, read_json, series_of, typed
-from nnpipe.measuring.series import Series
+from nnpipe.measuring.result_json import COMPARISON, ArrayUnpacker, evaluation_of, pack, read_json, series_of, typed
+from nnpipe.measuring.series import ON_TARGET, ROUND_TRIP, Series, call_time
 
 SCHEMA = 1
 
@@ -79,9 +77,10 @@ class Run:
         The result of each audit (:mod:`nnpipe.measuring.audit`), by name (``outputs``, ``caching``): ``verdict``
         (``passed``, ``failed`` or ``unknown``), ``reason``, and values; may be empty.
     preparation
-        How samples were prepared, as in :class:`~nnpipe.core.preparation.Preparation`, with the resulting value ranges
-        under ``arrived`` (:func:`~nnpipe.measuring.input_ranges.input_ranges`), and how the data set was understood
-        under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in files of older versions.
+        How samples were prepared, as in :class:`~nnpipe.core.meaning.Preparation`, with the resulting value ranges
+        under ``arrived`` (:func:`~nnpipe.measuring._sample_preparation.input_ranges`), and how the data set was
+        understood under ``read`` (:attr:`~nnpipe.core.dataset.Dataset.reading_notes`); empty in files of older
+        versions.
     profile
         The times and costs of the layers, measured in a process of its own after everything else, as in
         :class:`~nnpipe.report.inputs.layer_profile.LayerProfile`; or the ``reason`` why there are none; may be empty.
@@ -149,8 +148,8 @@ class Run:
         The names and units are those of :mod:`nnpipe.measuring.quantities`.
         """
         from nnpipe.measuring.diagnosis import diagnose
-        from nnpipe.measuring.energy_figure import energy_figure
         from nnpipe.measuring.quality_doubts import quality_doubts
+        from nnpipe.measuring.run_figures import energy_figure
         from nnpipe.measuring.statistics import percentile
 
         found: dict[str, Any] = {}

@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.layout import channels_first
 from nnpipe.core.preprocessing import IMAGE_SIZE
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.tensors import Batch
 
 PICTURE, CURVE = "sample_picture", "sample_curve"

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import NOT_FINITE, Evaluation
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import with_inputs
+from nnpipe.core.quantization import adapt_inputs, adapt_outputs
 from nnpipe.core.tensors import Batch, IOSpec, batch_size
 
 

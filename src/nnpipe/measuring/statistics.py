@@ -1,7 +1,7 @@
 """Statistics of latencies, with confidence intervals.
 
 They assume neither a normal distribution, which latencies do not have, nor
-independent calls: the intervals are those of :mod:`nnpipe.measuring.autocorrelation`.
+independent calls: the intervals are those of :mod:`nnpipe.measuring.quantile_intervals`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.measuring.autocorrelation import Sample, mean_interval
-from nnpipe.measuring.order_statistics import CONFIDENCE, Floats, interval_ranks, samples_needed
+from nnpipe.measuring.quantile_intervals import (
+    CONFIDENCE,
+    Floats,
+    Sample,
+    interval_ranks,
+    mean_interval,
+    samples_needed,
+)
 
 __all__ = (
     "CONFIDENCE",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,9 +14,127 @@ from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.onnx_conversion import ConversionCase, ONNXConversion
 from nnpipe.core.tensors import Batch
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.onnxconverters._samples import some_inputs
-from nnpipe.onnxconverters._torch_models import MODELS
+
+# Small PyTorch models of common kinds, with random weights from PyTorch's generator.
+#
+# Deep models end without a bias: it would dominate the small outputs of untrained layers, so that
+# outputs would agree even after wrong computations.
+
+
+def mlp() -> Any:
+    """Return a model of two dense layers."""
+    from torch import nn
+
+    return nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 5), nn.Softmax(1))
+
+
+def cnn() -> Any:
+    """Return a model of convolutions with batch normalisation, pooling and a dense layer."""
+    from torch import nn
+
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(8, 16, 3, padding=1, stride=2), nn.BatchNorm2d(16), nn.GELU(), nn.AdaptiveAvgPool2d(1)),
+        *(nn.Flatten(), nn.Linear(16, 5, bias=False)),
+    )
+
+
+def resnet() -> Any:
+    """Return a model of residual blocks, one of them with a projection."""
+    import torch
+    from torch import nn
+
+    class Block(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for type checking
+        def __init__(self, given: int, wanted: int, stride: int) -> None:
+            super().__init__()
+            self.first = nn.Conv2d(given, wanted, 3, stride, 1, bias=False)
+            self.second = nn.Conv2d(wanted, wanted, 3, 1, 1, bias=False)
+            self.norms = nn.ModuleList([nn.BatchNorm2d(wanted) for _ in range(2)])
+            same = given == wanted and stride == 1
+            self.around = nn.Identity() if same else nn.Conv2d(given, wanted, 1, stride, bias=False)
+
+        def forward(self, x: Any) -> Any:
+            inner = torch.relu(self.norms[0](self.first(x)))
+            return torch.relu(self.norms[1](self.second(inner)) + self.around(x))
+
+    tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5, bias=False))
+    return nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Block(8, 8, 1), Block(8, 16, 2), *tail)
+
+
+def mobilenet() -> Any:
+    """Return a model of inverted residuals with depthwise convolutions, as in MobileNetV2."""
+    from torch import nn
+
+    class Inverted(nn.Module):  # type: ignore[misc]
+        def __init__(self, given: int, wanted: int, stride: int) -> None:
+            super().__init__()
+            wide = 4 * given
+            self.inner = nn.Sequential(
+                *(nn.Conv2d(given, wide, 1, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()),
+                *(nn.Conv2d(wide, wide, 3, stride, 1, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU6()),
+                *(nn.Conv2d(wide, wanted, 1, bias=False), nn.BatchNorm2d(wanted)),
+            )
+            self.residual = stride == 1 and given == wanted
+
+        def forward(self, x: Any) -> Any:
+            return x + self.inner(x) if self.residual else self.inner(x)
+
+    head = (nn.Conv2d(3, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8), nn.ReLU6())
+    tail = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(), nn.Linear(12, 5, bias=False))
+    return nn.Sequential(*head, Inverted(8, 8, 1), Inverted(8, 12, 2), Inverted(12, 12, 1), *tail)
+
+
+def lstm() -> Any:
+    """Return a model of a recurrent layer, whose output is its last step."""
+    from torch import nn
+
+    class Reader(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.reads = nn.LSTM(8, 10, batch_first=True)
+            self.judges = nn.Linear(10, 5)
+
+        def forward(self, x: Any) -> Any:
+            return self.judges(self.reads(x)[0][:, -1])
+
+    return Reader()
+
+
+def attention() -> Any:
+    """Return an encoder layer of a transformer."""
+    from torch import nn
+
+    return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=True)
+
+
+def two_inputs() -> Any:
+    """Return a model with two inputs, which must not be swapped, and two outputs."""
+    import torch
+    from torch import nn
+
+    class Two(nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.other = nn.Linear(6, 4), nn.Linear(6, 4)
+
+        def forward(self, left: Any, right: Any) -> Any:
+            return self.one(left) - 2 * self.other(right), torch.tanh(left * right)
+
+    return Two()
+
+
+MODELS: dict[str, tuple[Callable[[], Any], dict[str, tuple[int, ...]]]] = {
+    "mlp": (mlp, {"x": (12,)}),
+    "cnn": (cnn, {"x": (3, 16, 16)}),
+    "resnet": (resnet, {"x": (3, 16, 16)}),
+    "mobilenet-v2": (mobilenet, {"x": (3, 32, 32)}),
+    "lstm": (lstm, {"x": (6, 8)}),
+    "attention": (attention, {"x": (6, 8)}),
+    "two-inputs": (two_inputs, {"left": (6,), "right": (6,)}),
+}
+"""The function that creates each model, and the shapes of its inputs without the batch axis."""
 
 # The exporter based on torch.export writes no older opsets; the tracing exporter does.
 _OLDEST_BY_EXPORT = 18

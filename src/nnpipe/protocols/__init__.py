@@ -11,25 +11,23 @@ if TYPE_CHECKING:
     from nnpipe.protocols.client.session import RemoteSession as RemoteSession
     from nnpipe.protocols.client.session import open_session as open_session
     from nnpipe.protocols.network import NetworkProtocol as NetworkProtocol
+    from nnpipe.protocols.network import UnixProtocol as UnixProtocol
     from nnpipe.protocols.qemu import QemuTarget as QemuTarget
     from nnpipe.protocols.serial import SerialProtocol as SerialProtocol
+    from nnpipe.protocols.serial import UDPProtocol as UDPProtocol
     from nnpipe.protocols.server.serve import serve as serve
     from nnpipe.protocols.ssh import SSHProtocol as SSHProtocol
     from nnpipe.protocols.tls import TLSProtocol as TLSProtocol
-    from nnpipe.protocols.udp import UDPProtocol as UDPProtocol
-    from nnpipe.protocols.unix import UnixProtocol as UnixProtocol
 
 __getattr__ = lazy_getattr(
     __name__,
     {
         "client.session": ("RemoteSession", "open_session"),
-        "network": ("NetworkProtocol",),
+        "network": ("NetworkProtocol", "UnixProtocol"),
         "qemu": ("QemuTarget",),
-        "serial": ("SerialProtocol",),
+        "serial": ("SerialProtocol", "UDPProtocol"),
         "server.serve": ("serve",),
         "ssh": ("SSHProtocol",),
         "tls": ("TLSProtocol",),
-        "udp": ("UDPProtocol",),
-        "unix": ("UnixProtocol",),
     },
 )

@@ -1,13 +1,17 @@
-"""TCP connections between a host and a target."""
+"""TCP connections between a host and a target, and Unix sockets on one machine."""
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
+import os
 import socket
+import stat
+from pathlib import Path
 from typing import Any
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import TransportError
+from nnpipe.core.errors import NotSupported, TransportError
 from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener, do_not_pace
 
@@ -87,3 +91,82 @@ class NetworkProtocol(RuntimeProtocol):
 
 def _cause(error: OSError) -> str:
     return "it took too long" if isinstance(error, TimeoutError) else error.strerror or str(error)
+
+
+class UnixListener(SocketListener):
+    """A listening Unix socket, whose file is removed when the process that made it closes the listener."""
+
+    def __init__(self, sock: socket.socket, timeout: float, packet_size: int, path: Path) -> None:
+        super().__init__(sock, timeout, packet_size, str(path))
+        self._path = path
+        self._maker = os.getpid()
+
+    def close(self) -> None:
+        """Stop waiting; accepted channels stay open."""
+        if self._sock.fileno() >= 0 and os.getpid() == self._maker:
+            with contextlib.suppress(OSError):
+                self._path.unlink()
+        super().close()
+
+
+class UnixProtocol(RuntimeProtocol):
+    """A Unix socket: a file that only this user's programs can reach."""
+
+    socket_path: Path = argument(help="the socket's file")
+    packet_size: int = argument(default=1 << 22, help="most bytes handed over in one call", minimum=64, maximum=1 << 30)
+    timeout: float = argument(
+        default=10.0, help="seconds without a byte after which the line is given up", minimum=0.01
+    )
+
+    def exposed(self) -> bool:
+        """Return False: the file's permissions exclude other users and machines."""
+        return False
+
+    def connect(self) -> SocketChannel:
+        """Connect from the host to the target."""
+        sock = self._socket()
+        try:
+            sock.settimeout(self.timeout)
+            sock.connect(str(self.socket_path))
+            sock.settimeout(None)
+        except OSError as error:
+            sock.close()
+            raise TransportError(
+                f"no target answers at {self.socket_path} ({error.strerror or error}); is the server running?"
+            ) from None
+        return SocketChannel(sock, self.timeout, self.packet_size, str(self.socket_path))
+
+    def listen(self) -> UnixListener:
+        """Listen for hosts on the target."""
+        sock = self._socket()
+        try:
+            self._clear()
+            before = os.umask(0o177)
+            try:
+                sock.bind(str(self.socket_path))
+            finally:
+                os.umask(before)
+            sock.listen(128)
+        except OSError as error:
+            sock.close()
+            raise TransportError(f"cannot listen at {self.socket_path}: {error.strerror or error}") from None
+        return UnixListener(sock, self.timeout, self.packet_size, self.socket_path)
+
+    def _clear(self) -> None:
+        """Remove the socket file of a killed server; nothing else is removed."""
+        try:
+            if not stat.S_ISSOCK(self.socket_path.lstat().st_mode):
+                return
+        except FileNotFoundError:
+            return
+        with self._socket() as probe:
+            probe.settimeout(self.timeout)
+            try:
+                probe.connect(str(self.socket_path))
+            except ConnectionRefusedError:
+                self.socket_path.unlink(missing_ok=True)
+
+    def _socket(self) -> socket.socket:
+        if not hasattr(socket, "AF_UNIX"):
+            raise NotSupported("this system has no Unix sockets; use NetworkProtocol")
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""Serial lines between a host and a target."""
+"""Serial lines and UDP between a host and firmware of a board."""
 
 from __future__ import annotations
 
@@ -9,10 +9,52 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import LineTimeout, TransportError
-from nnpipe.core.runtime_protocol import Channel, Listener
-from nnpipe.protocols.board_line import BoardLineProtocol
+from nnpipe.core.artifact import Artifact
+from nnpipe.core.errors import ConfigError, LineTimeout, NotSupported, TransportError
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
+from nnpipe.frameworks.cortex_m.image import CORES, CoreName, built_for
+from nnpipe.protocols.channels.emulator import UDPPort
 from nnpipe.protocols.conversation.packets import OVERHEAD, Packet, PacketReader, Type, encode
+
+
+class BoardLineProtocol(RuntimeProtocol):
+    """A line that may lead to a board without an operating system."""
+
+    abstract = True
+
+    core: CoreName | None = argument(
+        default=None, help="core of the board, if it has no operating system: models in C are built for it"
+    )
+    model_address: str = argument(
+        default="", help="where firmware of such a board keeps models, as its linker script says, such as 0x20010000"
+    )
+    timeout: float = argument(default=10.0, help="seconds without a byte after which the line is given up", minimum=0.1)
+
+    def validate(self) -> None:
+        """Raise :class:`ConfigError` if one of ``core`` and ``model_address`` is missing, or the address is none."""
+        if (self.core is None) != (not self.model_address):
+            raise ConfigError(
+                "core and model_address go together: the core of a board without an operating system, and where its "
+                "firmware keeps models, as its linker script says (_model)"
+            )
+        if self.core is not None:
+            self._address()
+
+    def translated(self, artifact: Artifact) -> contextlib.AbstractContextManager[Artifact]:
+        """Yield C as machine code for the core, if there is one."""
+        if self.core is None:
+            return super().translated(artifact)
+        return built_for(artifact, CORES[self.core], self._address(), type(self).__name__)
+
+    def _address(self) -> int:
+        try:
+            address = int(self.model_address, 0)
+        except ValueError:
+            address = -1
+        if address % 16 or not 0 <= address < 1 << 32:
+            raise ConfigError(f"model_address is {self.model_address!r}, which is no multiple of 16 such as 0x20010000")
+        return address
+
 
 _OPEN_AGAIN = 0.2  # seconds after which the host repeats its request to open
 _LARGEST = 4096  # bytes of content in a packet
@@ -229,3 +271,33 @@ class SerialProtocol(BoardLineProtocol):
         except (OSError, ValueError) as error:
             raise TransportError(f"cannot open the serial port {self.serial_port}: {error}") from None
         return SerialLine(port, self.serial_port, self.timeout, self.packet_size)
+
+
+class UDPProtocol(BoardLineProtocol):
+    """UDP, as firmware of boards with Ethernet speaks it."""
+
+    host: str = argument(help="name or address of the board")
+    port: int = argument(default=12345, help="port of UDP at the board", minimum=1, maximum=65535)
+    packet_size: int = argument(default=4096, help="most bytes in one packet", minimum=16, maximum=4096)
+
+    def connect(self) -> SerialChannel:
+        """Connect from the host to the board.
+
+        Raises
+        ------
+        TransportError
+            If the name is not known, no network leads there, or no firmware answers within ``timeout``.
+        """
+        name = f"{self.host}:{self.port}"
+        try:
+            port = UDPPort(self.host, self.port, self.timeout)
+        except (OSError, UnicodeError) as error:
+            raise TransportError(f"{self.host!r} is not the name or address of a board: {error}") from None
+        line = SerialLine(port, name, self.timeout, self.packet_size)
+        return connected(line, f"no firmware answers at {name} by UDP; is the board on, and is this its address?")
+
+    def listen(self) -> Listener:
+        """Raise NotSupported: the firmware is the server."""
+        raise NotSupported(
+            "UDPProtocol leads to firmware, which serves by itself; other targets are reached by NetworkProtocol"
+        )

@@ -13,7 +13,7 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtime_protocol import RuntimeProtocol
 from nnpipe.jobs.agent.files import REPLY
-from nnpipe.jobs.ssh_connection import CommandConnection, last_line
+from nnpipe.jobs.ssh import CommandConnection, last_line
 from nnpipe.protocols.channels.stream_socket import SocketChannel, SocketListener
 from nnpipe.protocols.network import NetworkProtocol
 

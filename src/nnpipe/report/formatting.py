@@ -167,3 +167,18 @@ def _fitting(units: tuple[tuple[str, float], ...], values: Iterable[float | None
     present = sorted(value for value in values if value is not None and math.isfinite(value) and value > 0)
     middle = present[(len(present) - 1) // 2] if present else 1.0
     return next((unit for unit in units if middle >= unit[1]), units[-1])
+
+
+BASES = {"cost_per_hour": "an hour", "cost_per_piece": "a piece"}
+"""What a price is for, by the field that holds it."""
+
+
+def price(cost: float, basis: str, currency: str = "") -> str:
+    """Return a price as text, such as ``80 EUR a piece``."""
+    return f"{cost:,.10g}{' ' + currency if currency else ''} {BASES[basis]}"
+
+
+def prices(cost_per_hour: float | None, cost_per_piece: float | None, currency: str = "") -> str:
+    """Return all prices of a device that are known as text; empty if none is."""
+    known = {"cost_per_hour": cost_per_hour, "cost_per_piece": cost_per_piece}
+    return ", ".join(price(cost, basis, currency) for basis, cost in known.items() if cost is not None)

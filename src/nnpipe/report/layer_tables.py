@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.layer_times import LayerTime, LayerTimes
-from nnpipe.analysis.paired_layers import PairedLayers, side_by_side
-from nnpipe.analysis.roofline import RoofShare
-from nnpipe.report.charts import StackedBar, StackedBars
+from nnpipe.analysis.layer_times import LayerTime, LayerTimes, PairedLayers, side_by_side
+from nnpipe.analysis.roofline import DOUBTFUL, Ceilings, RoofShare, share_of_roof
+from nnpipe.report.charts import Line, Lines, StackedBar, StackedBars
 from nnpipe.report.document import Cell, Table
+from nnpipe.report.drawing.axes import thinned
 from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, duration, share, shortened, size
 
 _NAME = 48
@@ -245,3 +245,164 @@ def _traffic(each: LayerTime) -> str:
 
 def _sum(values: Sequence[int | None]) -> int | None:
     return None if None in values else sum(value or 0 for value in values)
+
+
+Shares = Sequence[RoofShare | None]
+
+_TYPES = {"": "float32", "float32": "float32", "bfloat16": "bfloat16", "int8": "int8", "uint8": "int8"}
+_MOST_NAMED = 3
+_LEAST, _GREATEST, _POINTS = 1 / 16, 4096.0, 64  # operations a byte
+
+
+def roof_shares(times: LayerTimes, ceilings: Ceilings) -> tuple[RoofShare | None, ...]:
+    """Return the share of the roof of each row of times; ``None`` where a ceiling or a figure is not known."""
+    return tuple(_share(each, ceilings) for each in times.rows)
+
+
+def roof_sentences(times: LayerTimes, shares: Shares, ceilings: Ceilings) -> list[str]:
+    """Return how close the run comes to the roof as a whole, and which layers are above it, as sentences."""
+    rows = list(zip(times.rows, shares, strict=True))
+    known = [(row, found) for row, found in rows if found is not None]
+    if not known:
+        return [f"share of the roof: not known; no ceiling of {ceilings.machine} applies to a layer"]
+    least = sum(row.time_ns * min(found.share, 1.0) for row, found in known)
+    covered = sum(row.time_ns for row, _ in known)
+    told = [
+        f"share of the roof: {share(least / covered, 1)} over the layers that have one, which take "
+        f"{share(covered / times.run_ns, 1)} of the run ({ceilings.machine}, ceilings of {ceilings.created[:10]})"
+    ]
+    above = [(row, found) for row, found in known if found.share > DOUBTFUL]
+    for row, found in above[:_MOST_NAMED]:
+        told.append(f"doubt: {shortened(clean(row.name), 60)} is at {share(found.share, 0)}, {found.doubt}")
+    if len(above) > _MOST_NAMED:
+        told.append(f"doubt: {len(above) - _MOST_NAMED} further layers are above the roof")
+    return told
+
+
+def roof_chart(times: LayerTimes, ceilings: Ceilings) -> Lines | None:
+    """Return the roofline with a point for each layer; ``None`` if no ceiling is known."""
+    chart = roofline_chart(ceilings)
+    points = [(figures[0] / figures[1], figures[0] / row.time_ns) for row in times.layers if (figures := _work(row))]
+    if chart is None or not points:
+        return chart
+    x, y = (np.array(side, np.float64) for side in zip(*points, strict=True))
+    return replace(chart, lines=(*chart.lines, Line("layers", x, y, loose=True)))
+
+
+def roofline_chart(ceilings: Ceilings) -> Lines | None:
+    """Return operations a second by operations a byte; ``None`` if no ceiling is known.
+
+    A rising line is a level of memory, a level one a type of number.
+    """
+    levels = [(each.up_to_bytes, rate) for each in ceilings.memory if (rate := each.bandwidth.value) is not None]
+    types = [(name, rate) for name, each in ceilings.compute.items() if (rate := each.value) is not None]
+    if not levels or not types:
+        return None
+    highest, fastest = max(rate for _, rate in types), max(rate for _, rate in levels)
+    lines = [
+        _line("main memory" if size_ is None else f"data up to {size(size_)}", _LEAST, highest / rate, rate, True)
+        for size_, rate in levels
+    ]
+    lines += [_line(name, rate / fastest, _GREATEST, rate, False) for name, rate in types]
+    return Lines("operations per byte", "Goperations/s", tuple(lines), log_y=True, log_x=True)
+
+
+def _line(label: str, begin: float, end: float, rate: float, rises: bool) -> Line:
+    x = np.geomspace(begin, max(end, begin), _POINTS)
+    return Line(label, x, (rate * x if rises else np.full(_POINTS, rate)) / 1e9)
+
+
+def _share(row: LayerTime, ceilings: Ceilings) -> RoofShare | None:
+    precision, work = _TYPES.get(row.precision), _work(row)
+    if precision is None or work is None:
+        return None
+    return share_of_roof(*work, row.time_ns / 1e9, ceilings, precision)
+
+
+def _work(row: LayerTime) -> tuple[float, float] | None:
+    """Return the operations and the traffic of a layer; ``None`` if one is not known or 0, or it took no time."""
+    if None in (row.macs, row.others, row.bytes_read, row.bytes_written) or row.time_ns <= 0:
+        return None
+    operations = 2.0 * (row.macs or 0) + (row.others or 0)
+    traffic = float((row.bytes_read or 0) + (row.bytes_written or 0))
+    return (operations, traffic) if operations and traffic else None
+
+
+_MEMORY_USE_LEAST = 1 << 20  # bytes below which pages of the system hide a difference
+_NEAR = 0.2
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Memory of a process that loads and runs a model, beyond what its framework takes.
+
+    Parameters
+    ----------
+    file_bytes
+        The size of the model's files.
+    loaded_bytes
+        What loading adds.
+    peak_bytes
+        The peak of what runs add to that; ``None`` if the system does not tell a peak.
+    """
+
+    file_bytes: int
+    loaded_bytes: int
+    peak_bytes: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the figures as JSON can hold them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> MemoryUse:
+        """Make the object from the output of :meth:`to_json`; raise ``ValueError`` if a figure is no size."""
+        found = cls(**{name: data[name] for name in ("file_bytes", "loaded_bytes", "peak_bytes")})
+        for value in (found.file_bytes, found.loaded_bytes, 0 if found.peak_bytes is None else found.peak_bytes):
+            if type(value) is not int or not 0 <= value < 1 << 62:
+                raise ValueError("memory is told in bytes")
+        return found
+
+    def sentences(self, live: int | None) -> list[str]:
+        """Return the figures beside what lives at once by the graph, in bytes, and why they differ."""
+        told = (
+            f"memory, measured in a process of its own: loading takes {size(self.loaded_bytes)}, for files of "
+            f"{size(self.file_bytes)}{self._why_loaded()}"
+        )
+        if self.peak_bytes is None:
+            return [f"{told}; this system tells no peak while a model runs"]
+        beside = "" if live is None else f", where {size(live)} live at once by the graph{self._why_peak(live)}"
+        return [told, f"memory while it runs: {size(self.peak_bytes)} more at the peak{beside}"]
+
+    def _why_loaded(self) -> str:
+        if max(self.loaded_bytes, self.file_bytes) < _MEMORY_USE_LEAST:
+            return ""
+        if self.loaded_bytes > (1 + _NEAR) * self.file_bytes:
+            return ": weights are copied into the layout of the kernels, or the memory for values is taken already"
+        if self.loaded_bytes < (1 - _NEAR) * self.file_bytes:
+            return ": weights stay in the mapped file until they are read, or are shared with it"
+        return ""
+
+    def _why_peak(self, live: int) -> str:
+        peak = self.peak_bytes or 0
+        if max(peak, live) < _MEMORY_USE_LEAST:
+            return "; both are too small to be told apart from the system's pages"
+        if peak > (1 + _NEAR) * live:
+            return ": an arena keeps more than lives at once, and kernels have buffers of their own"
+        if peak < (1 - _NEAR) * live:
+            return ": fused operations never store what passes between them, and memory from loading is used again"
+        return ""
+
+
+def memory_chart(live_bytes: Sequence[int], use: MemoryUse | None) -> Lines | None:
+    """Return the live memory by operation beside the measured peak; ``None`` if the sizes are not known."""
+    if not live_bytes:
+        return None
+    live = np.array(live_bytes, np.float64)
+    peak = None if use is None else use.peak_bytes
+    scale = Scale.of_sizes([float(live.max()), peak])
+    x = np.arange(1.0, len(live) + 1)
+    lines = [thinned("values that live at once", x, live / scale.divisor)]
+    if peak is not None:
+        lines.append(Line("measured peak while it runs", x[[0, -1]], np.full(2, peak / scale.divisor)))
+    return Lines("operation", f"memory, {scale.unit}", tuple(lines))

@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.core.task import all_tasks
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean
 from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.sections.board import board_section
 from nnpipe.report.sections.layers import layers
-from nnpipe.report.sections.outcome import Failure, failure_warnings
-from nnpipe.report.sections.performance import performance
+from nnpipe.report.sections.performance import board_section, performance
 from nnpipe.report.sections.provenance import provenance
 from nnpipe.report.sections.summary import summary
+from nnpipe.report.sections.verdict import Failure, failure_warnings
 from nnpipe.report.task_section import task_section
 
 PERFORMANCE, LAYERS = "performance", "layers"

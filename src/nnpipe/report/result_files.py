@@ -15,9 +15,8 @@ from nnpipe.report.inputs.search_file import KIND as SEARCH
 from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.inputs.sweep_file import KIND, Found
 from nnpipe.report.sections.comparison import contest
-from nnpipe.report.sections.outcome import Failure
-from nnpipe.report.sections.sweep import most_telling, sweep_section
-from nnpipe.report.sections.sweep_devices import devices_section
+from nnpipe.report.sections.sweep import devices_section, most_telling, sweep_section
+from nnpipe.report.sections.verdict import Failure
 
 SHOWN = 12
 """Greatest number of candidates of a sweep that are shown one by one."""

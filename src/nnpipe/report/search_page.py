@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from nnpipe.report.document import Document, Section
 from nnpipe.report.formatting import clean, count
-from nnpipe.report.inputs.search_file import SearchFile
-from nnpipe.report.inputs.search_view import SearchView
-from nnpipe.report.sections.search_importance import search_importance
-from nnpipe.report.sections.search_outcome import search_outcome
-from nnpipe.report.sections.search_places import search_places
-from nnpipe.report.sections.search_trials import search_method, search_trials
+from nnpipe.report.inputs.search_file import SearchFile, SearchView
+from nnpipe.report.sections.search_outcome import search_method, search_outcome, search_trials
+from nnpipe.report.sections.search_places import search_importance, search_places
 
 
 def search_page(found: SearchFile, title: str = "") -> Document:

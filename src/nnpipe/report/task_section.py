@@ -6,18 +6,106 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
 
 from nnpipe.core.discoverable import Discoverable
+from nnpipe.core.errors import NotSupported
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.registry import named
 from nnpipe.core.task import Task
+from nnpipe.core.tensors import Batch
 from nnpipe.measuring.quantities import quality
-from nnpipe.report.document import Block, Cell, Paragraph, Section, Table
-from nnpipe.report.formatting import NOTHING
+from nnpipe.measuring.sample_pictures import CURVE, LARGEST, PICTURE
+from nnpipe.report.charts import BoxedFrame, Line, Lines
+from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
+from nnpipe.report.formatting import NOTHING, clean
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.quantity_text import interval, written
-from nnpipe.report.sample_pictures import worst_samples
+
+_MOST = 12  # samples of a candidate
+_CANDIDATES = 4
+_JPEG = b"\xff\xd8\xff"
+_SIDE = 1 << 12  # pixels of a picture that a result may claim
+
+
+def picture_of(found: Evaluation, number: int) -> bytes:
+    """Return the JPEG file of a sample; nothing if the result keeps none, or what it keeps is none."""
+    rows = found.ragged.get(PICTURE)
+    if rows is None or rows.values.dtype != np.uint8 or rows.values.ndim != 1:
+        return b""
+    content = rows[number].tobytes() if rows.counts[number] <= LARGEST else b""
+    return content if content.startswith(_JPEG) else b""
+
+
+def worst_samples(task: Task, candidates: Sequence[Candidate]) -> Section | None:
+    """Return a section with the worst samples of the first candidates that keep some; ``None`` if none does."""
+    parts: list[Block] = []
+    for candidate in candidates:
+        quality = candidate.quality
+        if quality is None or quality.task.name != task.name or len(parts) == _CANDIDATES:
+            continue
+        if plots := _plots(task, candidate, quality.evaluation):
+            parts.append(Section(candidate.name, plots, folded=bool(parts)))
+    if not parts:
+        return None
+    first = Paragraph("The samples with which the model did worst, the worst one first.")
+    blocks = parts[0].blocks if len(parts) == 1 and isinstance(parts[0], Section) else tuple(parts)
+    return Section("Worst samples", (first, *blocks))
+
+
+def _plots(task: Task, candidate: Candidate, found: Evaluation) -> tuple[Plot, ...]:
+    kept = np.zeros(len(found), bool)
+    for name in (PICTURE, CURVE):
+        if name in found.ragged:
+            kept |= found.ragged[name].counts > 0
+    if not kept.any():
+        return ()
+    errors = task.sample_errors(found)
+    places = np.flatnonzero(kept)
+    if errors is not None:
+        places = places[np.argsort(-np.nan_to_num(errors[places]), kind="stable")]
+    plots = []
+    for number in places[:_MOST].tolist():
+        chart = _chart(found, number)
+        if chart is None:
+            continue
+        told = clean(task.sample_words(found, number), 160)
+        what = f"{candidate.name}, sample {number + 1:,}" + (f": {told}" if told else "")
+        name, photo = f"{candidate.number + 1}-worst-{number + 1}", isinstance(chart, BoxedFrame)
+        plots.append(Plot(chart, name, what, f"{what}.", small=photo))
+    return tuple(plots)
+
+
+def _chart(found: Evaluation, number: int) -> BoxedFrame | Lines | None:
+    if content := picture_of(found, number):
+        height, width = _size_of(content)
+        return BoxedFrame(width, height, (), content) if height else None
+    if CURVE not in found.ragged:
+        return None
+    rows = found.ragged[CURVE][number].astype(np.float64)
+    if rows.ndim != 2 or rows.shape[1] != 2 or not len(rows) or not np.isfinite(rows).all():
+        return None
+    middle = rows.mean(axis=1)
+    return Lines(
+        "part of the sample in %", "value",
+        (Line("", np.linspace(0, 100, len(rows)), middle, rows[:, 0], rows[:, 1]),),
+    )  # fmt: skip
+
+
+def _size_of(content: bytes) -> tuple[float, float]:
+    """Return height and width that a JPEG file states (ITU-T T.81, B.2.2); 0 if it states none."""
+    place = 2
+    while place + 9 <= len(content) and content[place] == 0xFF:
+        kind, length = content[place + 1], int.from_bytes(content[place + 2 : place + 4], "big")
+        if 0xC0 <= kind <= 0xC3:
+            height, width = (int.from_bytes(content[place + n : place + n + 2], "big") for n in (5, 7))
+            return (float(height), float(width)) if 0 < height <= _SIDE and 0 < width <= _SIDE else (0.0, 0.0)
+        place += 2 + length
+    return 0.0, 0.0
+
 
 Parts = Callable[[Candidate, Evaluation, int], Iterable[Block]]
 
@@ -112,3 +200,108 @@ def _cells(task: Task, candidate: Candidate) -> list[Cell]:
         known = quality_.figure_of(metric)
         found.append(Cell(written(quality(metric), known.value), known.value, interval(quality(metric), known)))
     return [*found, Cell(f"{quality_.samples:,}", float(quality_.samples))]
+
+
+Picture = npt.NDArray[np.uint8]
+"""``(height, width, 3)``, red, green and blue."""
+
+COLOURS = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (230, 159, 0), (86, 180, 233), (122, 95, 182))
+"""Colours of classes, which people with any kind of colour vision can distinguish (Okabe and Ito, 2008)."""
+
+
+class TaskPictures(Discoverable, ABC):
+    """Draws the predictions of a task into pictures.
+
+    Such classes are found like components, beside the task that they are for.
+
+    Attributes
+    ----------
+    task
+        The name of the task.
+
+    Examples
+    --------
+    >>> class CountingPictures(TaskPictures):
+    ...     'Shows counts.'
+    ...     task = "counting"
+    ...     def drawn(self, picture, predictions, class_names):
+    ...         return picture, f"{predictions['count'][0]:g} things"
+    ...     def difference(self, picture, one, other):
+    ...         return abs(float(one["count"][0] - other["count"][0]))
+    >>> grey = np.full((4, 4, 3), 128, np.uint8)
+    >>> CountingPictures().difference(grey, {"count": np.array([2.0])}, {"count": np.array([3.5])})
+    1.5
+    """
+
+    task: ClassVar[str] = ""
+
+    @abstractmethod
+    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+        """Return the picture with what a model said about it, and the same in a few words.
+
+        Parameters
+        ----------
+        picture
+            The picture as it is.
+        predictions
+            The predictions for this picture alone; ``(1, ...)``.
+        class_names
+            The names of the classes; there may be fewer than classes.
+        """
+
+    @abstractmethod
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return how much the predictions of two models for a picture differ; 0 if they say the same.
+
+        The models may take pictures in different sizes and ways, so that predictions are compared in pixels of the
+        picture.
+        """
+
+
+def pictures_of(task: str) -> TaskPictures:
+    """Return how a task draws its predictions.
+
+    Raises
+    ------
+    NotSupported
+        If it does not say how.
+    """
+    known = {cls.task: cls for cls in named(TaskPictures).values()}
+    if task not in known:
+        raise NotSupported(f"the task {task!r} does not draw into pictures; those that do: {', '.join(sorted(known))}")
+    return known[task]()
+
+
+def draws(task: str) -> bool:
+    """Return whether a task draws its predictions into pictures."""
+    return any(cls.task == task for cls in named(TaskPictures).values())
+
+
+def class_name(number: int, class_names: Sequence[str]) -> str:
+    """Return the name of a class, or its number if it has none."""
+    return class_names[number] if 0 <= number < len(class_names) else f"class {number}"
+
+
+def first_of(values: Any) -> npt.NDArray[Any]:
+    """Return the only sample of an array of predictions as float64."""
+    found: npt.NDArray[Any] = np.asarray(values, np.float64)
+    return np.asarray(found[0])
+
+
+def mixed(picture: Picture, where: npt.NDArray[np.bool_], colours: Any, strength: Any = 0.5) -> Picture:
+    """Return a picture with colours over some of its pixels.
+
+    Parameters
+    ----------
+    picture
+        The picture, ``(height, width, 3)``.
+    where
+        The pixels that are coloured, ``(height, width)``.
+    colours
+        A colour, ``(3,)``, or that of each of these pixels, ``(n, 3)``, in their order.
+    strength
+        From 0, where nothing is seen of the colours, to 1, where nothing else is; one number or ``(n, 1)``.
+    """
+    found: Picture = picture.copy()
+    found[where] = np.rint((1 - strength) * picture[where] + strength * np.asarray(colours, np.float64))
+    return found

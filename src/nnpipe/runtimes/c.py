@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.external_tools import C, Tool
+from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.discoverable import C, Tool
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
 from nnpipe.frameworks.executorch import FORMAT, ExecuTorchSession
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 

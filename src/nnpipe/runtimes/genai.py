@@ -6,16 +6,14 @@ import contextlib
 from pathlib import Path
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.generation import TOKENS
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.genai_archive import GENAI, io_of_genai_archive, unpack_genai_archive
-from nnpipe.formats.genai_folder import read_genai_folder
+from nnpipe.formats.model_folder import GENAI, io_of_genai_archive, read_genai_folder, unpack_genai_archive
 from nnpipe.frameworks.genai import GenAISession, open_genai
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.framework_output import hushed
 from nnpipe.frameworks.iree import FORMAT, IREESession, instructions_here, takes
 from nnpipe.frameworks.processors import check_processor
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.runtimes.sealed_runtime import SealedRuntime
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.batching import FixesBatch
 from nnpipe.core.errors import ArtifactError, NNPipeError
 from nnpipe.core.messages import one_line

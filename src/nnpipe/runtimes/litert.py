@@ -9,9 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession

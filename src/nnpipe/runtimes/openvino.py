@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.batching import FixesBatch, narrowed
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.native_output import native_output_held

@@ -5,21 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from nnpipe.core.agreement import agreed_io
 from nnpipe.core.arguments import argument
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
+from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.core.external_tools import CXX, Tool
 from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.torch_call import program_call
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_inductor import compile_call
 from nnpipe.frameworks.torch_program import LoadedProgram, import_loader, load_checked
 from nnpipe.frameworks.torch_session import TorchSession, check_device
+from nnpipe.frameworks.torch_state import program_call
 
 
 class PyTorchRuntime(Runtime):

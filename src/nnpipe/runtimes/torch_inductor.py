@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.core.agreement import agreed_io
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.session import InferenceSession
 from nnpipe.formats.sealed import read_sealed
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_inductor import FORMAT, load_package
 from nnpipe.frameworks.torch_session import TorchSession
 from nnpipe.runtimes.sealed_runtime import SealedRuntime

@@ -31,12 +31,10 @@ from pathlib import Path
 
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.device_options import add_devices
-from nnpipe.scenarios._cli.device_tables import devices_table, facts_text, inspections_table
+from nnpipe.scenarios._cli.device_options import add_devices, devices_table, facts_text, inspections_table
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.workflows.devices.device import ALL
-from nnpipe.workflows.devices.device_file import read_devices
-from nnpipe.workflows.devices.device_turns import users_of
+from nnpipe.workflows.devices.device import ALL, read_devices
+from nnpipe.workflows.devices.device_measuring import users_of
 from nnpipe.workflows.devices.inspection import FAILED, UNTRIED, Inspection, ping, try_out
 from nnpipe.workflows.devices.schema import schema
 

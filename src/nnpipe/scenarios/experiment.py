@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.session import Session

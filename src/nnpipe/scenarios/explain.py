@@ -37,7 +37,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
@@ -45,7 +45,7 @@ from nnpipe.modelwrappers.files.mimic import Mimic
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import input_shape, output_file
 from nnpipe.workflows.explanation.explain import explain
-from nnpipe.workflows.explanation.what_if import Speedup
+from nnpipe.workflows.explanation.reasons import Speedup
 from nnpipe.workflows.roofline.roofline import kept_ceilings, read_ceilings
 
 

@@ -26,9 +26,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nnpipe.codegen import check_script, generate, task_classes
-from nnpipe.codegen.generator import Generated
-from nnpipe.codegen.imports import hides
-from nnpipe.codegen.unparse import LAYOUT_HINT, can_lay_out
+from nnpipe.codegen.description import Generated
+from nnpipe.codegen.unparse import LAYOUT_HINT, can_lay_out, hides
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.files import write_bytes
 from nnpipe.experiment.settings import override, read_settings

@@ -12,9 +12,8 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol, ServerOptions
 from nnpipe.protocols.server.serve import serve
 from nnpipe.scenarios._cli.command import Role, execute, parse
 from nnpipe.workflows.isolation.signals import stop_signals

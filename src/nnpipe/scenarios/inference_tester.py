@@ -12,17 +12,17 @@ import sys
 from collections.abc import Sequence
 from typing import cast
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.scenarios._cli.command import Role, add_model_path, execute, parse
+from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._cli.option_types import output_file
-from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
 from nnpipe.scenarios._cli.recorded_measurement import record_measurement
 from nnpipe.scenarios._cli.recording import add_database, check_database
 from nnpipe.workflows.candidates.model_files import settle_model_path, with_weights, wrapper_of_file

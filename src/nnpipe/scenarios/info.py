@@ -12,8 +12,7 @@ from pathlib import Path
 from nnpipe.core.arguments import plain
 from nnpipe.core.component import overridden
 from nnpipe.core.discoverable import Discoverable, Option
-from nnpipe.core.families import FAMILIES, PARTS
-from nnpipe.core.registry import find
+from nnpipe.core.registry import FAMILIES, PARTS, find
 from nnpipe.core.task import Task
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.workflows.candidates.model_files import wrapper_of_file

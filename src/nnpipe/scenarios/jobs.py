@@ -27,15 +27,14 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.publishing import summary
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.job_progress import follow, watch
-from nnpipe.scenarios._cli.job_table import listing
+from nnpipe.scenarios._cli.job_progress import follow, listing, watch
 from nnpipe.scenarios._cli.option_types import output_file, secret_assignment
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.workflows.background_jobs import cancel_jobs, list_jobs, resume_job, submit_job

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.families import FAMILIES, PARTS
-from nnpipe.core.registry import broken_plugins, components
+from nnpipe.core.registry import FAMILIES, PARTS, broken_plugins, components
 from nnpipe.scenarios._cli.command import execute, parse
 
 _ALL = (*FAMILIES, *PARTS)
@@ -28,7 +27,7 @@ def _list(argv: Sequence[str] | None) -> None:
     for name in options.families:
         if name not in _ALL:
             from nnpipe.core.errors import ConfigError
-            from nnpipe.core.naming import nearest
+            from nnpipe.core.messages import nearest
 
             raise ConfigError(f"there is no family {name!r}{nearest(name, _ALL)}; known: {', '.join(_ALL)}")
     for family in options.families or _ALL:

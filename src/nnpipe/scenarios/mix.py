@@ -22,7 +22,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper

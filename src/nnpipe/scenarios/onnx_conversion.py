@@ -15,7 +15,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.scenarios._cli.command import execute, parse

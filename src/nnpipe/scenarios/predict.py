@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.runtime import Runtime
 from nnpipe.scenarios._cli.command import execute, parse

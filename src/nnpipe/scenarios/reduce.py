@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import cast
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError

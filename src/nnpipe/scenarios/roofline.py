@@ -20,9 +20,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
-from nnpipe.measuring.machine import machine_folder
+from nnpipe.measuring.host import machine_folder
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.workflows.roofline.roofline import ceilings_file, roofline

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.workflows.pipeline.dry_run import dry_run
+from nnpipe.workflows.pipeline.compile import dry_run
 from nnpipe.workflows.pipeline.run import run_pipeline
 from nnpipe.workflows.pipeline.schema import schema
 from nnpipe.workflows.progress import reported

@@ -25,7 +25,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.experiment.database.database import RunDatabase
@@ -33,8 +33,7 @@ from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file, output_folder
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.run_exports import export_chosen
-from nnpipe.scenarios._cli.run_tables import comparison, details, listing, to_json
-from nnpipe.scenarios._cli.run_tree import family, tree
+from nnpipe.scenarios._cli.run_tables import comparison, details, family, listing, to_json, tree
 
 
 def main(argv: Sequence[str] | None = None) -> int:

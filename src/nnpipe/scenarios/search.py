@@ -68,13 +68,12 @@ from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.run_database import add_database, database_of
 from nnpipe.scenarios._cli.worker_options import add_exchange, add_workers, workers_of
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.workflows.reporting import report_suffix
 from nnpipe.workflows.search.file import schema
-from nnpipe.workflows.search.live_table import LiveTable
+from nnpipe.workflows.search.live_table import LiveTable, SearchProgress
+from nnpipe.workflows.search.result import TrialTable
 from nnpipe.workflows.search.run_file import read_search, run_search
-from nnpipe.workflows.search.search_progress import SearchProgress
-from nnpipe.workflows.search.table import TrialTable
 
 NONE_FINISHED = 1
 

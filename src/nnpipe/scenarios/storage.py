@@ -26,15 +26,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.report.formatting import clean
 from nnpipe.scenarios._cli.command import execute, parse
 from nnpipe.scenarios._cli.option_types import output_file
 from nnpipe.scenarios._cli.storage_table import files_table, shelves_table
-from nnpipe.storage.shelves import SHELVES
 from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.storage.store import SHELVES
 from nnpipe.storage.transfers import get, put, remove, split_address
 from nnpipe.workflows.progress import byte_bar
 

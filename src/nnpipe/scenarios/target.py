@@ -25,11 +25,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios._cli.command import execute, parse
-from nnpipe.scenarios._cli.target_tables import installed_text, plan_text, states_table
-from nnpipe.scenarios._cli.target_words import bundle_of, plan_of
+from nnpipe.scenarios._cli.target_words import bundle_of, installed_text, plan_of, plan_text, states_table
 from nnpipe.workflows.boards.board import SSHBoard
 from nnpipe.workflows.boards.install import STARTING, install_target, start_target, stop_target, target_states
 from nnpipe.workflows.boards.install import uninstall_target as remove

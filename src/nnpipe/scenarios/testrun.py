@@ -34,17 +34,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.core.component import Component
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.scenarios._cli.command import Parsed, Role, add_model_folder, add_model_path, execute, parse
-from nnpipe.scenarios._cli.first_model import first_model, wrapper_of_model
+from nnpipe.scenarios._cli.device_options import PROTOCOL, add_protocol, deployment_of
+from nnpipe.scenarios._cli.first_model import (
+    SECOND,
+    add_second_model,
+    first_model,
+    second_classes,
+    second_model,
+    wrapper_of_model,
+)
 from nnpipe.scenarios._cli.option_types import output_folder
-from nnpipe.scenarios._cli.protocol_options import PROTOCOL, add_protocol, deployment_of
-from nnpipe.scenarios._cli.second_model import SECOND, add_second_model, second_classes, second_model
 from nnpipe.workflows.candidates.model_files import settle_model_path
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.testrun.on_pictures import run_on_pictures

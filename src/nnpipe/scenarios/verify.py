@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import cast, get_args
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.argument_kinds import Kind
-from nnpipe.core.claims import Claim
+from nnpipe.core.arguments import Kind
+from nnpipe.core.artifact import Claim
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text

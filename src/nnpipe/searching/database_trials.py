@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.searching.trial import (
+from nnpipe.searching.trial_store import (
+    LEASE_SECONDS,
     EarlierTrial,
     Proposal,
     SearchTrial,
@@ -16,9 +17,10 @@ from nnpipe.searching.trial import (
     TrialLease,
     TrialResult,
     TrialState,
+    TrialStore,
+    check_owned,
     configuration_key,
 )
-from nnpipe.searching.trial_store import LEASE_SECONDS, TrialStore, check_owned
 
 
 class DatabaseTrials(TrialStore):

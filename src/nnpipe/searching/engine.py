@@ -11,15 +11,13 @@ import numpy as np
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.optuna_values import from_optuna
+from nnpipe.searching.optuna_samplers import SearchSampler
 from nnpipe.searching.parameters import SearchParameter
 from nnpipe.searching.pruners import SearchPruner
-from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import GridSearch, check_installed, check_objectives
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import Proposal, TrialLease, configuration_key
-from nnpipe.searching.trial_mirror import STUDY_ID, TrialMirror
-from nnpipe.searching.trial_store import TrialStore
+from nnpipe.searching.trial_mirror import STUDY_ID, TrialMirror, from_optuna
+from nnpipe.searching.trial_store import Proposal, TrialLease, TrialStore, configuration_key
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler

@@ -9,8 +9,8 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.core.messages import nearest
+from nnpipe.searching.trial_store import SearchTrial
 
 Direction = Literal["minimize", "maximize"]
 

@@ -3,18 +3,41 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
-from nnpipe.searching.sampler import SearchSampler
+from nnpipe.searching.parameters import OfAKind
 from nnpipe.searching.trial_mirror import LIMITS
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
     from optuna.study import Study
     from optuna.trial import FrozenTrial
+
+
+class SearchSampler(OfAKind, ABC):
+    """Base of the settings of samplers: frozen, and written as ``{"kind": ..., ...}``."""
+
+    several_objectives: ClassVar[bool] = True
+    """Whether it takes several objectives."""
+    most: ClassVar[int | None] = None
+    """How many ended trials it looks at at most; ``None`` for all."""
+    notes: ClassVar[tuple[str, ...]] = ()
+    """How the names of what it notes with a trial begin."""
+    needs: ClassVar[tuple[str, ...]] = ("optuna",)
+    """The packages that it needs, beside those of nnpipe."""
+
+    @abstractmethod
+    def made(self, seed: int, limited: bool = False) -> BaseSampler:
+        """Return Optuna's sampler, new; with ``limited``, it prefers trials that keep the limits, if it can."""
+
+    def again(self, sampler: BaseSampler, seed: int, limited: bool = False) -> BaseSampler:
+        """Return a sampler that has been used before as if it were new with this seed."""
+        return self.made(seed, limited)
+
 
 _SHOWN_TO_TPE = 400
 

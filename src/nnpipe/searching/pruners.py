@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.kinds import OfAKind, of_kind
+from nnpipe.searching.parameters import OfAKind, of_kind
 
 _FURTHEST = 10**9  # steps
 

@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.searching.cmaes_sampler import CMAESSampler
-from nnpipe.searching.evolution_sampler import EvolutionSampler
-from nnpipe.searching.kinds import of_kind
-from nnpipe.searching.optuna_samplers import GaussianProcessSearch, NSGA2Search, RandomSearch, TPESearch
-from nnpipe.searching.sampler import SearchSampler
+from nnpipe.searching.optuna_samplers import GaussianProcessSearch, NSGA2Search, RandomSearch, SearchSampler, TPESearch
+from nnpipe.searching.own_samplers import CMAESSampler, EvolutionSampler
+from nnpipe.searching.parameters import of_kind
 from nnpipe.searching.space import SearchSpace
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ class GridSearch(SearchSampler):
 
 @dataclass(frozen=True)
 class CMAESSearch(SearchSampler):
-    """Covariance matrix adaptation, for numbers: see :class:`~nnpipe.searching.cmaes_sampler.CMAESSampler`.
+    """Covariance matrix adaptation, for numbers: see :class:`~nnpipe.searching.own_samplers.CMAESSampler`.
 
     Parameters
     ----------
@@ -85,7 +83,7 @@ class CMAESSearch(SearchSampler):
 
 @dataclass(frozen=True)
 class EvolutionSearch(SearchSampler):
-    """Regularised evolution: see :class:`~nnpipe.searching.evolution_sampler.EvolutionSampler`.
+    """Regularised evolution: see :class:`~nnpipe.searching.own_samplers.EvolutionSampler`.
 
     Parameters
     ----------

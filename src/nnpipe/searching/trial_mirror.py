@@ -2,22 +2,188 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import math
+import warnings
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import numpy as np
+
+from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.optuna_values import distribution_of, to_optuna
-from nnpipe.searching.shown_trials import ShownTrials
+from nnpipe.searching.parameters import (
+    DiscreteParameter,
+    IntParameter,
+    PowerParameter,
+    SearchParameter,
+    UniformParameter,
+)
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import SearchTrial
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
-    from optuna.study import StudyDirection
+    from optuna.study import Study, StudyDirection
     from optuna.trial import FrozenTrial, TrialState
+
+
+def distribution_of(parameter: SearchParameter) -> BaseDistribution:
+    """Return Optuna's distribution for a parameter; a list in order becomes the places in it."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+    match parameter:
+        case IntParameter():
+            return IntDistribution(parameter.low, parameter.high, log=parameter.log, step=parameter.step)
+        case UniformParameter(step=None):
+            return FloatDistribution(parameter.low, parameter.high)
+        case UniformParameter():
+            return IntDistribution(0, (parameter.count or 1) - 1)
+        case PowerParameter():
+            return FloatDistribution(*parameter.bounds, log=True)
+        case DiscreteParameter(ordered=True):
+            return IntDistribution(0, parameter.count - 1)
+    return CategoricalDistribution(parameter.choices())
+
+
+def shown_distribution(parameter: SearchParameter) -> BaseDistribution:
+    """Return Optuna's distribution of the very values of a parameter, for readers; see :func:`distribution_of`."""
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    match parameter:
+        case UniformParameter(step=float() | int()):
+            greatest = parameter.value_at(1.0)
+            return FloatDistribution(parameter.low, greatest, step=parameter.step)
+        case DiscreteParameter():
+            return CategoricalDistribution(parameter.choices())
+    return distribution_of(parameter)
+
+
+def counts_places(parameter: SearchParameter) -> bool:
+    """Return whether Optuna sees the places of a parameter's values instead of the values themselves.
+
+    So it is with lists in order, and with real numbers that have a step: these would come back as other doubles.
+    """
+    match parameter:
+        case DiscreteParameter(ordered=True):
+            return True
+        case UniformParameter(step=float() | int()):
+            return True
+    return False
+
+
+def to_optuna(parameter: SearchParameter, value: Any) -> Any:
+    """Return what Optuna calls a value of a parameter."""
+    if counts_places(parameter):
+        return min(int(parameter.position(value) * (parameter.count or 1)), (parameter.count or 1) - 1)
+    return value
+
+
+def from_optuna(parameter: SearchParameter, value: Any) -> Any:
+    """Return the value of a parameter for what Optuna calls it."""
+    if counts_places(parameter):
+        return parameter.value_at((value + 0.5) / (parameter.count or 1))
+    if isinstance(parameter, PowerParameter):
+        least, greatest = parameter.bounds
+        return min(max(value, least), greatest)
+    return value
+
+
+def ordered_parameter(distribution: BaseDistribution) -> SearchParameter | None:
+    """Return the parameter with the values of Optuna's distribution; ``None`` if they are in no order."""
+    from optuna.distributions import FloatDistribution, IntDistribution
+
+    if isinstance(distribution, IntDistribution):
+        return IntParameter(distribution.low, distribution.high, distribution.step, distribution.log)
+    if isinstance(distribution, FloatDistribution) and distribution.log:
+        return PowerParameter(math.log10(distribution.low), math.log10(distribution.high))
+    if isinstance(distribution, FloatDistribution):
+        return UniformParameter(distribution.low, distribution.high, distribution.step)
+    return None
+
+
+def value_within(distribution: BaseDistribution, position: float) -> Any:
+    """Return the value at a position from 0 to 1 of an ordered distribution of Optuna, within its bounds."""
+    parameter = ordered_parameter(distribution)
+    assert parameter is not None
+    value = parameter.value_at(min(max(position, 0.0), 1.0))
+    return min(max(value, distribution.low), distribution.high)  # type: ignore[attr-defined]
+
+
+def position_within(distribution: BaseDistribution, value: Any) -> float:
+    """Return where a value lies in an ordered distribution of Optuna, from 0 to 1."""
+    parameter = ordered_parameter(distribution)
+    assert parameter is not None
+    if isinstance(parameter, PowerParameter):
+        value = min(max(value, parameter.bounds[0]), parameter.bounds[1])
+    return parameter.position(value)
+
+
+class ShownTrials:
+    """The trials of a search in Optuna's form, of which so many are shown at most.
+
+    A change costs hardly more with many trials than with few.
+
+    Parameters
+    ----------
+    most
+        How many ended trials are shown at most: the best half, and of the others evenly many of all times.  ``None``
+        shows all.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._by_number: dict[int, FrozenTrial] = {}
+        self._numbers: list[int] = []  # ascending
+        self._trials: list[FrozenTrial] = []  # in the same order
+        self._running: set[int] = set()
+        self._count = 0  # of ends so far
+        self._best: list[tuple[float, int, int]] = []  # losses, places among the ends, and numbers of the best half
+        self._others: list[tuple[int, int]] = []  # places and numbers of the others
+
+    def __getitem__(self, number: int) -> FrozenTrial:
+        """Return the trial of a number."""
+        return self._by_number[number]
+
+    def put(self, number: int, trial: FrozenTrial, loss: float | None) -> None:
+        """Add a trial, or replace it by what it is now; ``loss`` is ``None`` while it runs."""
+        self.drop(number)
+        place = bisect.bisect_left(self._numbers, number)
+        self._numbers.insert(place, number)
+        self._trials.insert(place, trial)
+        self._by_number[number] = trial
+        if loss is None:
+            self._running.add(number)
+        elif self._most is not None:
+            bisect.insort(self._best, (loss, self._count, number))
+            self._count += 1
+            if len(self._best) > self._most // 2:
+                _, at, worst = self._best.pop()
+                bisect.insort(self._others, (at, worst))
+
+    def drop(self, number: int) -> None:
+        """Forget a trial, if it is known."""
+        if self._by_number.pop(number, None) is None:
+            return
+        place = bisect.bisect_left(self._numbers, number)
+        del self._numbers[place], self._trials[place]
+        if number in self._running:
+            self._running.remove(number)
+        elif self._most is not None:  # an ended trial does not change, so this is rare
+            self._best = [each for each in self._best if each[-1] != number]
+            self._others = [each for each in self._others if each[-1] != number]
+
+    def shown(self) -> list[FrozenTrial]:
+        """Return the trials that are shown, by number, in a new list."""
+        if self._most is None or len(self._best) + len(self._others) <= self._most:
+            return list(self._trials)
+        places = np.linspace(0, len(self._others) - 1, self._most - self._most // 2).astype(np.int64)
+        numbers = [number for _, _, number in self._best]
+        numbers += [self._others[place][1] for place in places.tolist()]
+        return [self._by_number[number] for number in sorted([*numbers, *self._running])]
+
 
 STUDY_ID = 0
 LIMITS = "constraints"  # the key of optuna.study._constrained_optimization
@@ -197,3 +363,68 @@ class TrialMirror:
     ) -> NoReturn:
         """Refuse: trials end in their store."""
         raise NotImplementedError("trials end in their store")
+
+
+def exported(
+    space: SearchSpace,
+    objectives: Objectives,
+    trials: Sequence[SearchTrial],
+    storage: str | None,
+    name: str,
+    *,
+    places: bool = False,
+) -> Study:
+    """Return a new study of Optuna with all trials that have ended.
+
+    Why a trial failed, its worker and its origin are user attributes.
+
+    Parameters
+    ----------
+    space, objectives, trials
+        What was searched for, and the trials.
+    storage, name
+        The URL of a database, or ``None`` for memory, and the study's name in it.
+    places
+        Whether values of lists in order, and of real numbers with a step, become their places, from 0, so that Optuna
+        sees their order.
+
+    Raises
+    ------
+    ConfigError
+        If there is a study of this name in the storage already.
+    MissingDependency
+        If Optuna is not installed.
+    """
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        raise MissingDependency("studies are exported to Optuna: pip install 'nnpipe[search]'") from None
+    quiet = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(storage=storage, study_name=name, directions=list(objectives.directions))
+    except optuna.exceptions.DuplicatedStudyError:
+        raise ConfigError(f"{storage}: there is a study {name!r} already; give this one another name") from None
+    except Exception as error:
+        raise ConfigError(f"{storage}: no study can be written there: {error}") from None
+    finally:
+        optuna.logging.set_verbosity(quiet)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(list(objectives.names))
+    mirror = TrialMirror(space, objectives)
+    distributions = {name: shown_distribution(each) for name, each in space.parameters.items()}
+    found = []
+    for trial in trials:
+        frozen = mirror.frozen(trial) if trial.ended else None
+        if frozen is None:
+            continue
+        if not places:
+            configuration = dict(trial.configuration or {})
+            frozen.params = configuration
+            frozen.distributions = {name: distributions[name] for name in configuration}
+        about = {"message": trial.message, "worker": trial.worker, "origin": trial.origin}
+        frozen.user_attrs = {name: text for name, text in about.items() if text}
+        found.append(frozen)
+    study.add_trials(found)
+    return study

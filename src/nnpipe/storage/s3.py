@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, StorageError
-from nnpipe.storage.names import checked_name
-from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Changed, Entry, Opened, Store
+from nnpipe.storage.store import MAX_ENTRIES, Absent, Advance, Changed, Entry, Opened, Store, checked_name
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _MAX_KEY = 1024  # bytes

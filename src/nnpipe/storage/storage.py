@@ -5,22 +5,113 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError, StorageError
-from nnpipe.core.files import replacing
-from nnpipe.core.naming import nearest
-from nnpipe.storage.cache import Cache, Copy
-from nnpipe.storage.local import LocalStore
-from nnpipe.storage.names import checked_name
+from nnpipe.core.files import replacing, sha256_of, write_text
+from nnpipe.core.leases import sweep_file
+from nnpipe.core.messages import nearest
 from nnpipe.storage.s3 import S3Store
-from nnpipe.storage.shelves import shelf_of
-from nnpipe.storage.store import Absent, Advance, Changed, Entry, Store
+from nnpipe.storage.store import Absent, Advance, Changed, Entry, LocalStore, Store, checked_name, shelf_of
+
+# A cache of files from a remote store, identified by the tags of their content.
+#
+# Each copy consists of two files: the content, and a line of JSON with its size and SHA-256, which
+# is written last.  A copy is verified at each use, so a damaged cache only costs another download.
+# Several processes may share a folder.
+
+LIMIT = 20 << 30
+"""The default size of a cache in bytes; the least recently used copies are removed first."""
+
+_NOTE_LIMIT = 10_000
+_ABANDONED = 86_400.0  # seconds after which an unfinished download counts as abandoned
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A file in the cache, and the SHA-256 that its content should have."""
+
+    path: Path
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A folder of copies.
+
+    Parameters
+    ----------
+    folder
+        The folder; it is made for the first copy, and may be removed at any time.
+    limit
+        The total size limit of all copies in bytes.
+    """
+
+    folder: Path
+    limit: int = LIMIT
+
+    def place(self, source: str, entry: Entry) -> Path:
+        """Return the path for the copy of this content; ``source`` identifies the store."""
+        file = hashlib.sha256(f"{source}\n{entry.name}".encode()).hexdigest()[:32]
+        content = hashlib.sha256(f"{entry.tag}\n{entry.size}".encode()).hexdigest()[:32]
+        return self.folder / file / content
+
+    def find(self, source: str, entry: Entry) -> Copy | None:
+        """Return the copy of exactly this content, or None."""
+        path = self.place(source, entry)
+        try:
+            with open(path.with_suffix(".json"), "rb") as handle:
+                note = parse_json(handle.read(_NOTE_LIMIT))
+            if path.stat().st_size != entry.size or note["size"] != entry.size:
+                return None
+            os.utime(path)
+            return Copy(path, str(note["sha256"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def keep(self, source: str, entry: Entry, sha256: str) -> Copy:
+        """Record the content that was written to :meth:`place`, and remove old copies if the cache is too large."""
+        path = self.place(source, entry)
+        note = {"source": source, "name": entry.name, "tag": entry.tag, "size": entry.size, "sha256": sha256}
+        write_text(path.with_suffix(".json"), json.dumps(note) + "\n")
+        for older in path.parent.iterdir():
+            # Remove copies of the file's former content, but not those that another process is writing.
+            if older.stem != path.stem and not older.name.startswith("."):
+                older.unlink(missing_ok=True)
+        self._evict(path)
+        return Copy(path, sha256)
+
+    def drop(self, copy: Copy) -> None:
+        """Remove a copy."""
+        copy.path.with_suffix(".json").unlink(missing_ok=True)
+        copy.path.unlink(missing_ok=True)
+
+    def _evict(self, newest: Path) -> None:
+        sizes: list[tuple[float, int, Path]] = []
+        for path in self.folder.glob("*/*"):
+            with suppress(FileNotFoundError):
+                if path.name.startswith("."):
+                    sweep_file(path, _ABANDONED)
+                elif not path.suffix:
+                    status = path.stat()
+                    sizes.append((status.st_mtime, status.st_size, path))
+        total = sum(size for _, size, _ in sizes)
+        for _, size, path in sorted(sizes):
+            if total <= self.limit:
+                break
+            if path != newest:
+                self.drop(Copy(path, ""))
+                total -= size
+
 
 _BLOCK = 4 << 20
 _ATTEMPTS = 10
@@ -255,3 +346,66 @@ def _told(where: str) -> Iterator[None]:
     except OSError as error:
         hint = "; free some space" if error.errno == errno.ENOSPC else ""
         raise StorageError(f"{where}: {error.strerror or error}{hint}") from None
+
+
+SHELF = "training-results"
+_FOLDER = "by-hash"
+_MOST_LIST = 1 << 20  # bytes of a list of files
+
+
+def put_files(storage: Storage, files: Mapping[str, Path]) -> str:
+    """Publish files, and return the SHA-256 of their list, by which :func:`get_files` finds them.
+
+    Parameters
+    ----------
+    storage
+        Where they are published; those that are there already are not sent again.
+    files
+        The files by the name that each is to have.
+
+    Raises
+    ------
+    NNPipeError
+        If a name is invalid, a file is missing, or the storage fails.
+    """
+    listed = {checked_name(name): _put(storage, path) for name, path in sorted(files.items())}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "list.json")
+        path.write_text(json.dumps(listed), "utf-8")
+        return _put(storage, path)
+
+
+def get_files(storage: Storage, digest: str, folder: Path) -> dict[str, Path]:
+    """Fetch the files of a list into a folder, and return their paths by name.
+
+    Raises
+    ------
+    StorageError
+        If a file is missing, or is not what its SHA-256 says.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary, "list.json")
+        _get(storage, digest, path, _MOST_LIST)
+        listed = parse_json(path.read_text("utf-8"))
+    found = {checked_name(name): (folder / name, sha256) for name, sha256 in listed.items()}
+    for path, sha256 in found.values():
+        if not (path.is_file() and sha256_of(path) == sha256):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _get(storage, sha256, path)
+    return {name: path for name, (path, _) in found.items()}
+
+
+def _put(storage: Storage, path: Path) -> str:
+    sha256 = sha256_of(path)
+    if storage.find(SHELF, f"{_FOLDER}/{sha256}") is None:
+        storage.put(SHELF, f"{_FOLDER}/{sha256}", path, replace=True)
+    return sha256
+
+
+def _get(storage: Storage, sha256: str, path: Path, limit: int | None = None) -> None:
+    storage.get(SHELF, f"{_FOLDER}/{sha256}", path, limit=limit)
+    if sha256_of(path) != sha256:
+        path.unlink()
+        raise StorageError(
+            f"{storage.store.location}/{SHELF}/{_FOLDER}/{sha256} is damaged: its content has another hash"
+        )

@@ -17,7 +17,7 @@ from nnpipe.core.dataset import Dataset
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.tensors import Batch, batch_size
 from nnpipe.core.training import TrainingHistory, TrainingOptions
-from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, reachable, twin
+from nnpipe.testing._analysis import assert_batches_equal, needs, outputs_of, reachable, twin
 
 T = TypeVar("T")
 

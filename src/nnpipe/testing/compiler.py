@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.compiler import Calibration, ModelCompiler
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NNPipeError, SpecMismatch
 from nnpipe.core.files import sha256_of
+from nnpipe.core.quantization import adapt_inputs, adapt_outputs
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.testing.component import ComponentContract

@@ -13,17 +13,15 @@ import pytest
 
 from nnpipe.core.discoverable import Discoverable
 from nnpipe.layers.catalogue import known_layer, name_of
-from nnpipe.layers.description.from_description import from_description
-from nnpipe.layers.description.to_description import to_description
+from nnpipe.layers.description.from_description import from_description, to_description
 from nnpipe.layers.graph.graph import NetworkGraph, network
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import initial_weights, variables_of
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.open_file import open_keras
 from nnpipe.layers.keras.read_file import read_keras
-from nnpipe.layers.keras.to_config import network_config
+from nnpipe.layers.keras.to_config import network_config, write_keras
 from nnpipe.layers.keras.to_keras import keras_weights, to_keras
-from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.input import Input

@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.files import write_bytes
+from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 
 NETWORK_IO = IOSpec(
     (TensorSpec("image", (None, 1, 8, 8), "float32"), TensorSpec("extra", (None, 3), "float32")),
@@ -182,3 +183,183 @@ def _packed(model: Any) -> bytes:
     builder = flatbuffers.Builder(1024)
     builder.Finish(model.Pack(builder), b"TFL3")
     return bytes(builder.Output())
+
+
+def torch_network(seed: int = 0, channels: int = 6) -> Any:
+    """Return a convolutional network from and to dicts with the names of ``NETWORK_IO``; requires ``torch``.
+
+    It has the usual parts: convolutions with normalisation, some of them depthwise,
+    a residual connection, a clipped activation, pooling, two inputs and two outputs.
+
+    Parameters
+    ----------
+    seed
+        Seed of the weights.
+    channels
+        Number of channels of the convolutions.
+    """
+    import torch
+    from torch import nn
+
+    def block(given: int, kernel: int, groups: int = 1) -> Any:
+        padding = kernel // 2
+        convolution = nn.Conv2d(given, channels, kernel, padding=padding, bias=False, groups=groups)
+        return nn.Sequential(convolution, nn.BatchNorm2d(channels), nn.ReLU6())
+
+    class Network(nn.Module):  # type: ignore[misc]  # PyTorch may not be installed for the type check
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = block(1, 3)
+            self.depthwise = block(channels, 3, channels)
+            self.pointwise = block(channels, 1)
+            self.pool = nn.MaxPool2d(2)
+            self.dense = nn.Linear(4 * channels + 3, 5)
+
+        def forward(self, given: dict[str, Any]) -> dict[str, Any]:
+            x = self.first(given["image"])
+            x = x + self.pointwise(self.depthwise(x))
+            x = nn.functional.avg_pool2d(self.pool(x), 2).flatten(1)
+            scores = self.dense(torch.cat([x, given["extra"]], 1))
+            # In a different order than NETWORK_IO, so that binding by position fails.
+            return {"total": scores.sum(1, keepdim=True), "scores": scores}
+
+    generator = torch.Generator().manual_seed(seed)
+    network = Network().eval()
+    with torch.no_grad():
+        for name, tensor in network.state_dict().items():
+            if name.endswith("running_var"):
+                tensor.uniform_(0.5, 2, generator=generator)
+            elif tensor.is_floating_point():
+                fan = tensor[0].numel() if tensor.ndim > 1 else 16
+                tensor.normal_(0, 2 / fan**0.5, generator=generator)
+    return network
+
+
+def write_torch_network(path: Path, network: Any = None) -> Artifact:
+    """Export a network with the tensors of ``NETWORK_IO``, by default :func:`torch_network`, and return the file.
+
+    The number of samples is free.
+    """
+    import io
+
+    import torch
+
+    network = torch_network() if network is None else network
+    batch = torch.export.Dim("batch", min=1)
+    # In a different order than the network uses them.
+    given = {"extra": torch.zeros(2, 3), "image": torch.zeros(2, 1, 8, 8)}
+    program = torch.export.export(network, (given,), dynamic_shapes=({name: {0: batch} for name in given},))
+    program.example_inputs = None  # the only part that would be pickled
+    buffer = io.BytesIO()
+    torch.export.save(program, buffer)
+    write_bytes(path, buffer.getvalue())
+    return Artifact.of(path, "torch-export", NETWORK_IO, frameworks=(("torch", str(torch.__version__)),))
+
+
+def outputs_of_network(network: Any, batch: Batch) -> dict[str, Any]:
+    """Return the network's own outputs; inputs and outputs are arrays."""
+    import torch
+
+    with torch.no_grad():
+        found = network({name: torch.from_numpy(array) for name, array in batch.items()})
+    return {name: tensor.numpy() for name, tensor in found.items()}
+
+
+_LENGTHS = (0, 1, 2, 3, 4, 5, 7, 16, 300, -1)
+_NUMBERS = (-2, -1, 0, 1, 2, 3, 4, 5, 9, 100, 127)
+_TYPES = ("INT8", "UINT8", "INT16", "INT32", "INT64", "FLOAT32", "BOOL")
+
+
+def changed_graph(data: bytes, random: np.random.Generator) -> bytes:
+    """Return a copy of a file in which some shape, type, scale, constant, option or reference is another one.
+
+    Parameters
+    ----------
+    data
+        A TensorFlow Lite file; requires ``ai_edge_litert``.
+    random
+        Where choices come from.
+    """
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(bytearray(data), 0)
+    changes = (_shape, _type, _quantisation, _constant, _option, _reference, _kind)
+    for _ in range(int(random.integers(1, 4))):
+        changes[int(random.integers(len(changes)))](model, random)
+    return _packed(model)
+
+
+def _any(things: Any, random: np.random.Generator) -> Any:
+    return things[int(random.integers(len(things)))]
+
+
+def _shape(model: Any, random: np.random.Generator) -> None:
+    tensor = _any(model.subgraphs[0].tensors, random)
+    shape = [int(n) for n in (tensor.shape if tensor.shape is not None else ())]
+    how = int(random.integers(4))
+    if how == 0:
+        shape.append(_any(_LENGTHS, random))
+    elif how == 1 and shape:
+        shape.pop(int(random.integers(len(shape))))
+    elif shape:
+        shape[int(random.integers(len(shape)))] = _any(_LENGTHS, random)
+    tensor.shape = shape
+
+
+def _type(model: Any, random: np.random.Generator) -> None:
+    from ai_edge_litert import schema_py_generated as schema
+
+    _any(model.subgraphs[0].tensors, random).type = getattr(schema.TensorType, _any(_TYPES, random))
+
+
+def _quantisation(model: Any, random: np.random.Generator) -> None:
+    quantisation = _any(model.subgraphs[0].tensors, random).quantization
+    if quantisation is None or quantisation.scale is None:
+        return
+    scales = (0.0, 1e-30, 1e-6, 0.5, 1.0, 1e6, 1e30, float("inf"), float("nan"), -1.0)
+    how = int(random.integers(4))
+    if how == 0:
+        quantisation.scale = np.full(len(quantisation.scale), _any(scales, random), np.float32)
+    elif how == 1:
+        quantisation.zeroPoint = np.full(len(quantisation.scale), _any((-129, -128, -1, 0, 127, 128, 255), random))
+    elif how == 2:
+        quantisation.scale = np.float32(quantisation.scale * 2.0 ** random.uniform(-12, 12))
+    else:
+        quantisation.quantizedDimension = _any(_NUMBERS, random)
+
+
+def _constant(model: Any, random: np.random.Generator) -> None:
+    held = [buffer for buffer in model.buffers if buffer.data is not None and len(buffer.data)]
+    if not held:
+        return
+    buffer = _any(held, random)
+    content = np.array(buffer.data, np.uint8)
+    if len(content) % 4 == 0:
+        content.view(np.int32)[int(random.integers(len(content) // 4))] = _any(_NUMBERS, random)
+    else:
+        content[int(random.integers(len(content)))] = int(random.integers(256))
+    buffer.data = content
+
+
+def _option(model: Any, random: np.random.Generator) -> None:
+    options = _any(model.subgraphs[0].operators, random).builtinOptions
+    held = sorted(vars(options).items()) if options is not None else []
+    names = [name for name, value in held if isinstance(value, int)]
+    if names:
+        name = _any(names, random)
+        numbers = [n for n in _NUMBERS if 0 <= n < 4] if "ctivation" in name or "adding" in name else _NUMBERS
+        value = _any(numbers, random)
+        setattr(options, name, bool(value) if isinstance(getattr(options, name), bool) else value)
+
+
+def _reference(model: Any, random: np.random.Generator) -> None:
+    graph = model.subgraphs[0]
+    operator = _any(graph.operators, random)
+    side = operator.inputs if random.integers(4) else operator.outputs
+    if side is not None and len(side):
+        side[int(random.integers(len(side)))] = int(random.integers(-1, len(graph.tensors)))
+
+
+def _kind(model: Any, random: np.random.Generator) -> None:
+    operator = _any(model.subgraphs[0].operators, random)
+    operator.opcodeIndex = int(random.integers(len(model.operatorCodes)))

@@ -20,9 +20,17 @@ from nnpipe.core.errors import ArtifactError, MissingDependency, NNPipeError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.testing._analysis import AnalysisContract
+from nnpipe.testing._analysis import (
+    AnalysisContract,
+    assert_batches_equal,
+    needs,
+    outputs_of,
+    reachable,
+    twin,
+    unsettle,
+    unsettled,
+)
 from nnpipe.testing._training import TrainingContract
-from nnpipe.testing._wrappers import assert_batches_equal, needs, outputs_of, reachable, twin, unsettle, unsettled
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.runtime import DAMAGES, nothing_installed, refused, spoiled
 from nnpipe.testing.session import InferenceSessionContract, OpenSession, assert_one_line

@@ -14,10 +14,10 @@ import numpy as np
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import TransportError
 from nnpipe.core.runtime_protocol import RuntimeProtocol
-from nnpipe.protocols.client.upload import describe
+from nnpipe.protocols.client.connection import describe
 from nnpipe.protocols.conversation import handshake
-from nnpipe.protocols.conversation.checksums import CRC32
 from nnpipe.protocols.conversation.frame import (
+    CRC32,
     HEADER_SIZE,
     MAGIC,
     VERSION,
@@ -28,9 +28,8 @@ from nnpipe.protocols.conversation.frame import (
     read_header,
 )
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import ModelOffer, pack_count, unpack_count
+from nnpipe.protocols.conversation.payloads import ModelOffer, TensorLayout, pack_count, unpack_count
 from nnpipe.protocols.conversation.rules import ConversationState
-from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 
 PATIENCE = 20.0
 """Seconds for which a server may be busy with the client before."""

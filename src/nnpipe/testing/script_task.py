@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 
-from nnpipe.codegen import fields
-from nnpipe.codegen.catalogue import task_classes
-from nnpipe.codegen.description import check_script
-from nnpipe.codegen.generator import Generated
+from nnpipe.codegen import script_task
+from nnpipe.codegen.description import Generated, check_script, task_classes
 from nnpipe.codegen.graph import CodeGraph
 from nnpipe.codegen.script import generate
 from nnpipe.codegen.script_task import FRAMEWORKS, ScriptTask
 from nnpipe.core.discoverable import Discoverable
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.testing.discoverable import DiscoverableContract
 
 _PACKAGES = {"pytorch": "torch", "keras": "keras"}
@@ -51,7 +49,7 @@ class ScriptTaskContract(DiscoverableContract):
 
     def test_it_says_what_each_argument_means(self, task: type[ScriptTask]) -> None:
         assert [option.name for option in task.options() if not option.help] == []
-        undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in fields.rows(task)}
+        undeclared = {field.name for field in dataclasses.fields(task)} - {row.name for row in script_task.rows(task)}
         assert undeclared == {"name", "after"}, "declare each field with argument, takes or gives"
 
     def test_it_is_there_for_a_framework(self, task: type[ScriptTask]) -> None:
@@ -89,7 +87,7 @@ class ScriptTaskContract(DiscoverableContract):
     def test_a_missing_argument_is_told_with_its_meaning(
         self, task: type[ScriptTask], script: Mapping[str, Any]
     ) -> None:
-        for row in fields.rows(task):
+        for row in script_task.rows(task):
             if row.default is dataclasses.MISSING:
                 problems = check_script(_changed(task, script, row.name)).problems
                 assert any(p.where.endswith(f".{row.name}") and row.help in p.message for p in problems), row.name
@@ -97,7 +95,7 @@ class ScriptTaskContract(DiscoverableContract):
     def test_a_value_of_the_wrong_kind_is_a_problem_that_names_it(
         self, task: type[ScriptTask], script: Mapping[str, Any]
     ) -> None:
-        for row in fields.rows(task):
+        for row in script_task.rows(task):
             problems = check_script(_changed(task, script, **{row.name: {"not": "a value"}})).problems
             assert any(problem.where.endswith(f".{row.name}") for problem in problems), row.name
             assert all("\n" not in str(problem) for problem in problems)

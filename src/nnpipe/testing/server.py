@@ -17,9 +17,8 @@ from nnpipe.core.tensors import Batch
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.protocols.conversation.payloads import ModelOffer, Stats, pack_count, unpack_stamps
+from nnpipe.protocols.conversation.payloads import ModelOffer, Stats, TensorLayout, pack_count, unpack_stamps
 from nnpipe.protocols.conversation.rules import ALLOWED, FIXED_BOUNDS, ConversationState, Extension
-from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
 from nnpipe.testing.protocol import same
 from nnpipe.testing.raw_host import (
     BEGIN,

@@ -11,13 +11,11 @@ import numpy.typing as npt
 import pytest
 
 from nnpipe.core.component import Component
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.core.evaluation import NOT_FINITE, Evaluation
+from nnpipe.core.evaluation import NOT_FINITE, Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task, quality_metric, task_named
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.session import assert_one_line
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 from nnpipe.core.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from nnpipe.training.batch_statistics import estimate_statistics as estimate_statistics
+    from nnpipe.training.averages import estimate_statistics as estimate_statistics
     from nnpipe.training.callbacks.callback import Callback as Callback
-    from nnpipe.training.callbacks.writing_callback import WritingCallback as WritingCallback
+    from nnpipe.training.callbacks.callback import WritingCallback as WritingCallback
     from nnpipe.training.checkpoints import load_weights as load_weights
     from nnpipe.training.checkpoints import read_weights as read_weights
     from nnpipe.training.experiment import Training as Training
+    from nnpipe.training.final_weights import StartingWeights as StartingWeights
     from nnpipe.training.fit import Fit as Fit
     from nnpipe.training.network import Adversaries as Adversaries
     from nnpipe.training.network import Head as Head
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from nnpipe.training.optimization import TorchSchedule as TorchSchedule
     from nnpipe.training.options import TrainerOptions as TrainerOptions
     from nnpipe.training.run_page import write_run_page as write_run_page
-    from nnpipe.training.starting_weights import StartingWeights as StartingWeights
     from nnpipe.training.step import LearningStep as LearningStep
     from nnpipe.training.trainer import Trainer as Trainer
     from nnpipe.training.view_average import BatchView as BatchView
@@ -39,26 +39,25 @@ if TYPE_CHECKING:
 __getattr__, __all__ = lazy_exports(
     __name__,
     {
-        "batch_statistics": ("estimate_statistics",),
-        "callbacks.callback": ("Callback",),
-        "callbacks.writing_callback": ("WritingCallback",),
+        "averages": ("estimate_statistics",),
+        "callbacks.callback": ("Callback", "WritingCallback"),
         "checkpoints": ("load_weights", "read_weights"),
         "experiment": ("Training",),
+        "final_weights": ("StartingWeights",),
         "fit": ("Fit",),
         "network": ("Adversaries", "Head", "Network", "ViewNetwork"),
         "optimization": (
-            "SGD",
             "AdamW",
             "ConstantRate",
             "Cosine",
             "Exponential",
             "Milestones",
+            "SGD",
             "Schedule",
             "TorchSchedule",
         ),
         "options": ("TrainerOptions",),
         "run_page": ("write_run_page",),
-        "starting_weights": ("StartingWeights",),
         "step": ("LearningStep",),
         "trainer": ("Trainer",),
         "view_average": ("BatchView", "averaged", "mirrored"),

@@ -6,12 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nnpipe.training._average import EpochAverage, WeightAverage
 from nnpipe.training._forward import training_forward
-from nnpipe.training._gradient_steps import GradientSteps
-from nnpipe.training._learning_rate import Rate
-from nnpipe.training._sharding import is_sharded
+from nnpipe.training._gradient_steps import GradientSteps, Rate
 from nnpipe.training._steps import Steps
+from nnpipe.training.averages import EpochAverage, WeightAverage
+from nnpipe.training.distributed import is_sharded
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions

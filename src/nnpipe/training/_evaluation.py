@@ -7,16 +7,13 @@ from contextlib import nullcontext
 from typing import Any
 
 from nnpipe.core.progress import Progress
-from nnpipe.training._average import WeightAverage
 from nnpipe.training._batches import share_of, size_of, tensors_of
 from nnpipe.training._forward import forward_plainly, precision
 from nnpipe.training._hooks import Hooks, same_modes
-from nnpipe.training._metric_sums import MetricSums
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._sharding import is_sharded, same_buffers
-from nnpipe.training._whole_metrics import Wanted, check_outputs
-from nnpipe.training.batch_statistics import estimate_statistics
-from nnpipe.training.distributed import Team
+from nnpipe.training._whole_metrics import MetricSums, Wanted, check_outputs
+from nnpipe.training.averages import WeightAverage, estimate_statistics
+from nnpipe.training.distributed import Team, is_sharded, same_buffers
 from nnpipe.training.fit import Fit
 
 

@@ -2,14 +2,154 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._learning_rate import Rate
-from nnpipe.training._optimiser_calls import OptimiserCalls
-from nnpipe.training._sharding import divided_like, load_optimiser, whole
+from nnpipe.training.distributed import divided_like, load_optimiser, whole
+from nnpipe.training.optimization import ConstantRate, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
+from nnpipe.training.run_settings import optimiser_settings, schedule_settings
+
+
+class OptimiserCalls:
+    """``step`` and ``zero_grad`` of an optimiser.
+
+    PyTorch wraps each into a record for its profiler, which takes ten to forty microseconds also if nothing is
+    profiled.  So what is wrapped is called while there is neither a profiler nor a hook.  An optimiser whose methods
+    somebody has replaced is called as it is.
+    """
+
+    def __init__(self, optimiser: Any) -> None:
+        import torch
+        from torch.optim import optimizer as base
+
+        self._optimiser = optimiser
+        self._recorded = getattr(type(optimiser), "step", None)
+        self._step = _wrapped_step(optimiser)
+        self._plain_zero = getattr(optimiser.zero_grad, "__func__", None) is torch.optim.Optimizer.zero_grad
+        # Where a later PyTorch lacks it, every step is told to a profiler, as it is by itself.
+        self._profiled = getattr(torch.autograd, "_profiler_enabled", lambda: True)
+        self._hooks = base
+
+    def step(self) -> None:
+        """Make a step."""
+        optimiser, step = self._optimiser, self._step
+        if step is None or self._replaced() or self._profiled() or self._hooked():
+            optimiser.step()
+        else:
+            step(optimiser)
+
+    def _replaced(self) -> bool:
+        """Return whether the step is another one by now: PyTorch's schedulers put one into an optimiser."""
+        return "step" in vars(self._optimiser) or type(self._optimiser).step is not self._recorded
+
+    def _hooked(self) -> bool:
+        own, every = self._optimiser, self._hooks
+        return bool(
+            own._optimizer_step_pre_hooks
+            or own._optimizer_step_post_hooks
+            or every._global_optimizer_pre_hooks
+            or every._global_optimizer_post_hooks
+        )
+
+    def forget(self) -> None:
+        """Set all gradients to None."""
+        if not self._plain_zero:
+            self._optimiser.zero_grad(set_to_none=True)
+            return
+        for group in self._optimiser.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = None
+
+
+def _wrapped_step(optimiser: Any) -> Callable[[Any], Any] | None:
+    """Return the step of an optimiser's class without PyTorch's record; None if something else is around it."""
+    from torch.optim import optimizer as base
+
+    step = getattr(type(optimiser), "step", None)
+    record = getattr(base.Optimizer, "profile_hook_step", None)
+    # Other wrappers take over all names of what they wrap, but not its code.
+    if record is None or getattr(step, "__code__", None) is not record(lambda: None).__code__:
+        return None
+    places = [(optimiser, "_optimizer_step_pre_hooks"), (optimiser, "_optimizer_step_post_hooks"),
+              (base, "_global_optimizer_pre_hooks"), (base, "_global_optimizer_post_hooks")]  # fmt: skip
+    known = all(hasattr(owner, name) for owner, name in places)
+    return getattr(step, "__wrapped__", None) if known else None
+
+
+class Rate:
+    """The optimiser's rates, set before each step.
+
+    Owned by the trainer's loop.
+
+    Attributes
+    ----------
+    optimiser_settings, settings
+        The descriptions of the optimiser and of the schedule.
+    scheduled, followed
+        Whether :meth:`before_step` and :meth:`after_step` have anything to do.
+    """
+
+    def __init__(self, optimiser: Any, schedule: Schedule | TorchSchedule | None, steps: int | None) -> None:
+        self.optimiser_settings = optimiser_settings(optimiser)  # before a schedule changes them
+        self._optimiser = optimiser  # not its groups, which loading a state replaces
+        self._steps = steps
+        self._torch: Any = schedule.make(optimiser) if isinstance(schedule, TorchSchedule) else None
+        if self._torch is not None and not hasattr(self._torch, "step"):
+            raise ConfigError(f"TorchSchedule.make gave a {type(self._torch).__name__}, no scheduler of PyTorch")
+        self.settings = schedule_settings(schedule, self._torch, steps)
+        self._per = schedule.per if isinstance(schedule, TorchSchedule) else "step"
+        self._schedule = schedule if isinstance(schedule, Schedule) and schedule != ConstantRate() else None
+        self.scheduled = self._schedule is not None
+        self.followed = self._torch is not None and self._per == "step"
+        self._bases = [group["lr"] for group in optimiser.param_groups] if self._schedule else []
+
+    def before_step(self, step: int) -> None:
+        """Set the rates for a step."""
+        if self._schedule is not None:
+            factor = self._schedule.factor(step, self._steps)
+            for group, base in zip(self._optimiser.param_groups, self._bases, strict=True):
+                group["lr"] = base * factor
+
+    def after_step(self) -> None:
+        """Step a PyTorch scheduler that counts steps."""
+        if self.followed:
+            self._torch.step()
+
+    def after_epoch(self, figure: float | None) -> None:
+        """Step a PyTorch scheduler that counts epochs."""
+        if self._torch is None or self._per != "epoch":
+            return
+        if not hasattr(self._torch, "patience"):  # ReduceLROnPlateau
+            self._torch.step()
+        elif figure is not None:
+            self._torch.step(figure if math.isfinite(figure) else math.nan)  # never better than another
+
+    def scale(self, factor: float) -> None:
+        """Multiply the present rates, and all that the schedule makes of them, with a factor."""
+        for group in self._optimiser.param_groups:
+            for name in ("lr", "initial_lr", "max_lr", "min_lr"):
+                if name in group:
+                    group[name] = group[name] * factor
+        self._bases = [base * factor for base in self._bases]
+        if hasattr(self._torch, "base_lrs"):
+            self._torch.base_lrs = [base * factor for base in self._torch.base_lrs]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run needs."""
+        if self._torch is None:
+            return {"bases": list(self._bases)}
+        # A state holds no functions; PyTorch's own LambdaLR leaves them out for the same reason.
+        return {"torch": {k: v for k, v in self._torch.state_dict().items() if not callable(v)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        if self._torch is not None:
+            self._torch.load_state_dict(state["torch"])
+        else:
+            self._bases = list(state["bases"])
 
 
 class GradientSteps:

@@ -9,12 +9,11 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.core.naming import nearest
-from nnpipe.training._average import EpochAverage, WeightAverage
+from nnpipe.core.messages import nearest
 from nnpipe.training._batches import ids_of
 from nnpipe.training._forward import Forward, precision
-from nnpipe.training._gradient_steps import GradientSteps
-from nnpipe.training._learning_rate import Rate
+from nnpipe.training._gradient_steps import GradientSteps, Rate
+from nnpipe.training.averages import EpochAverage, WeightAverage
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.output import Output
 

@@ -14,9 +14,9 @@ from nnpipe.experiment.module import Module
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.checkpoints import LAST
+from nnpipe.training.final_weights import StartingWeights
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.run_folder import RunFolder, file_name
-from nnpipe.training.starting_weights import StartingWeights
 from nnpipe.training.step import LearningStep, default_step
 from nnpipe.training.trainer import Datasets, Trainer
 

@@ -15,7 +15,6 @@ from nnpipe.core.files import FULL
 from nnpipe.experiment.state_file import read_state
 from nnpipe.training._best_epoch import better, check_monitor, monitored
 from nnpipe.training._hooks import Hooks, check_callbacks
-from nnpipe.training._keras_variables import paired, values_of, weights_by_path
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.selection import check_frameworks
 from nnpipe.training.checkpoints import (
@@ -31,10 +30,34 @@ from nnpipe.training.checkpoints import (
 from nnpipe.training.final_weights import end, figures_at, tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.run_end import tell_end
 from nnpipe.training.run_folder import RunFolder, check_same_settings
+from nnpipe.training.run_page import tell_end
 from nnpipe.training.run_settings import data_settings, keras_settings
 from nnpipe.training.run_status import tell
+
+
+def weights_by_path(model: Any) -> dict[str, Any]:
+    """Return the weights of a model by their paths."""
+    return {variable.path: np.array(variable.numpy()) for variable in model.weights}
+
+
+def values_of(owner: Any) -> list[Any]:
+    """Return the variables of a model or an optimiser, in their order."""
+    return [np.array(variable.numpy()) for variable in owner.variables]
+
+
+def paired(owner: Any, values: list[Any], path: Path) -> list[tuple[Any, Any]]:
+    """Return the variables of a model or an optimiser, each with its stored value.
+
+    Raises
+    ------
+    ConfigError
+        If the values are of another model; the message names the ``path`` of the checkpoint.
+    """
+    variables = list(owner.variables)
+    if [tuple(v.shape) for v in variables] != [np.shape(value) for value in values]:
+        raise ConfigError(f"{path}: of another model; use another folder")
+    return list(zip(variables, values, strict=True))
 
 
 class KerasFit(Fit):

@@ -12,7 +12,7 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training._batches import size_of
-from nnpipe.training._user_inputs import datasets_of
+from nnpipe.training._optimisers import datasets_of
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.keras import KerasTraining
 from nnpipe.training.options import TrainerOptions

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.module import Module
-from nnpipe.training.outputs.contrastive import ContrastiveOutput
-from nnpipe.training.outputs.embedding import EmbeddingOutput
+from nnpipe.core.argument_checks import check_call
+from nnpipe.core.errors import ConfigError, MissingDependency
+from nnpipe.experiment.module import Module, Stateful
+from nnpipe.training.outputs.embedding import ContrastiveOutput, EmbeddingOutput
 from nnpipe.training.outputs.output import Output
+from nnpipe.training.outputs.segmentation import SegmentationOutput
 
 
 class Head(Module):
@@ -105,7 +108,7 @@ class Network(Module):
 
 
 class Adversaries(Module):
-    """A generator and a critic, for the step :class:`~nnpipe.training.step_modules.Adversarial`.
+    """A generator and a critic, for the step :class:`~nnpipe.training.step.Adversarial`.
 
     Attributes
     ----------
@@ -134,7 +137,7 @@ class ViewNetwork(Module):
     ----------
     module
         The ``torch.nn.Module``: in training, a
-        :class:`~nnpipe.training.outputs.contrastive.ContrastiveOutput` called ``views`` of two random views of each
+        :class:`~nnpipe.training.outputs.embedding.ContrastiveOutput` called ``views`` of two random views of each
         sample; otherwise its features as ``features``.
 
     Parameters
@@ -256,3 +259,178 @@ def _view_module(
             return {"views": ContrastiveOutput(one, other=other, temperature=temperature)}
 
     return Views()
+
+
+class LetterNetwork(Module):
+    """A transformer that predicts the next letter at each place of a window (Vaswani et al., 2017).
+
+    Attributes
+    ----------
+    module
+        The ``torch.nn.Module``, whose output ``next`` is a
+        :class:`~nnpipe.training.outputs.segmentation.SegmentationOutput`: its loss is the mean over places.
+
+    Parameters
+    ----------
+    letters
+        Number of different letters.
+    length
+        Number of letters from which the next ones are predicted.
+    width, heads, hidden, layers
+        Numbers for each place, attention heads, numbers within a layer, and layers.
+    dropout
+        Share of numbers that are zero in training.
+    input
+        The feature with ``length + 1`` letters for each sample.
+
+    Raises
+    ------
+    ConfigError
+        If a size is below 1, the dropout is no share, or the width is no multiple of the heads.
+    """
+
+    def __init__(
+        self,
+        letters: int,
+        length: int = 32,
+        *,
+        width: int = 32,
+        heads: int = 4,
+        hidden: int = 64,
+        layers: int = 1,
+        dropout: float = 0.1,
+        input: str = "text",
+    ) -> None:
+        check_call(LetterNetwork, locals())
+        sizes = {
+            "letters": letters,
+            "length": length,
+            "width": width,
+            "heads": heads,
+            "hidden": hidden,
+            "layers": layers,
+        }
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"LetterNetwork: {name} is {size}; the least is 1")
+        if not 0 <= dropout < 1:
+            raise ConfigError(f"LetterNetwork: dropout is {dropout}; it must be at least 0 and below 1")
+        if width % heads:
+            raise ConfigError(f"LetterNetwork: the width {width} is no multiple of the {heads} heads")
+        self.module = _module_letter_network(letters, length, width, heads, hidden, layers, dropout, input)
+
+
+def _module_letter_network(
+    letters: int, length: int, width: int, heads: int, hidden: int, layers: int, dropout: float, input: str
+) -> Any:
+    import torch
+
+    class Predicting(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.letters = torch.nn.Embedding(letters, width)
+            self.places = torch.nn.Embedding(length, width)
+            self.layers = torch.nn.ModuleList(
+                torch.nn.TransformerEncoderLayer(width, heads, hidden, dropout=dropout, batch_first=True)
+                for _ in range(layers)
+            )
+            self.head = torch.nn.Linear(width, letters)
+
+        def forward(self, batch: Mapping[str, Any]) -> dict[str, Output]:
+            if input not in batch:
+                raise ConfigError(f"LetterNetwork: a batch has no {input!r}; it has {', '.join(batch)}")
+            text = batch[input]
+            if text.shape[1:] != (length + 1,):
+                raise ConfigError(f"LetterNetwork: {input!r} is {tuple(text.shape)}, not (n, {length + 1})")
+            mask = torch.nn.Transformer.generate_square_subsequent_mask(length, device=text.device)
+            values = self.letters(text[:, :-1]) + self.places(torch.arange(length, device=text.device))
+            for layer in self.layers:
+                values = layer(values, src_mask=mask, is_causal=True)
+            return {"next": SegmentationOutput(self.head(values).transpose(1, 2), text[:, 1:])}
+
+    return Predicting()
+
+
+class RoundedNetwork(Module):
+    """The layers of a network with 8-bit rounding behind weights and activations (Jacob et al., 2018).
+
+    The ranges of the numbers are learned, too.  Layers of heads stay as they are.  It has the weights of the network,
+    so that what is loaded there before the training is where it starts.
+
+    Parameters
+    ----------
+    network
+        The network.
+    shape
+        The shape of the first layer's input without the axis of samples.
+    """
+
+    def __init__(self, network: Network, shape: Sequence[int]) -> None:
+        check_call(RoundedNetwork, locals())
+        self.network = network
+        self.shape = tuple(shape)
+
+    def children(self) -> Iterator[tuple[str, Stateful]]:
+        """Yield the module alone: the network's weights are its weights."""
+        yield "module", self.module
+
+    @cached_property
+    def module(self) -> Any:
+        """The ``torch.nn.Module``, which returns what that of the network returns."""
+        from torch import nn
+
+        whole = self.network.module
+        found = copy.copy(whole)
+        found._modules = {**whole._modules, "layers": self._rounding(nn.Sequential(*whole.layers))}
+        return found
+
+    def in_integers(self) -> Any:
+        """Return the module as it is used after the training: with weights in integers.
+
+        Raises
+        ------
+        MissingDependency
+            If torchao is not installed.
+        """
+        from torchao.quantization.pt2e import allow_exported_model_train_eval
+        from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e
+
+        found = copy.copy(self.module)
+        made = convert_pt2e(copy.deepcopy(self.module.layers))
+        found._modules = {**found._modules, "layers": allow_exported_model_train_eval(made)}
+        return found
+
+    def _rounding(self, layers: Any) -> Any:
+        import torch
+
+        try:
+            from torchao.quantization.pt2e import allow_exported_model_train_eval
+            from torchao.quantization.pt2e.quantize_pt2e import prepare_qat_pt2e
+            from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+        except ImportError:
+            raise MissingDependency(
+                "RoundedNetwork needs torchao, which is not installed: pip install 'torchao'"
+            ) from None
+        example, batch = torch.zeros(2, *self.shape), torch.export.Dim("batch", min=2)
+        program = torch.export.export(layers.eval(), (example,), dynamic_shapes=({0: batch},)).module()
+        config = x86.get_default_x86_inductor_quantization_config(is_qat=True)
+        made = prepare_qat_pt2e(program, x86.X86InductorQuantizer().set_global(config))
+        return _drawing_nothing(allow_exported_model_train_eval(made))
+
+
+def _drawing_nothing(module: Any) -> Any:
+    """Make a module change between training and evaluation without drawing random numbers.
+
+    torchao looks for operations to exchange by examples that it draws each time.  A training that goes on within an
+    epoch changes once more than one that was never interrupted: its later random numbers would be others.
+    """
+    from torch.random import fork_rng
+
+    train = module.train
+
+    def change(mode: bool = True) -> Any:
+        with fork_rng(devices=[]):
+            return train(mode)
+
+    module.train, module.eval = change, lambda: change(False)
+    return module

@@ -7,8 +7,8 @@ from typing import Literal
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.component import Component
+from nnpipe.core.discoverable import CXX, Tool
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.external_tools import CXX, Tool
 
 
 class TrainerOptions(Component):

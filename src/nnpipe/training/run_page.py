@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -13,8 +15,9 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import html_text
 from nnpipe.training.final_weights import TABLE
+from nnpipe.training.fit import Fit
 from nnpipe.training.run_folder import RunFolder
-from nnpipe.training.run_status import read_status
+from nnpipe.training.run_status import read_status, tell
 
 _ROWS = 200
 """The number of rows shown of a longer table, or of lines of a longer text: the last ones; the file has all."""
@@ -271,3 +274,32 @@ def _cell(value: Any) -> str:
         return text if text.isdigit() else f"{float(text):.5g}"
     except ValueError:
         return html_text(text)
+
+
+@contextmanager
+def told(fit: Fit) -> Iterator[None]:
+    """Write that a training is running, and at the end of the block how it ended."""
+    tell(fit, "running")
+    try:
+        yield
+    except BaseException as error:
+        tell_end(fit, error)
+        raise
+    tell_end(fit, None)
+
+
+def tell_end(fit: Fit, error: BaseException | None) -> None:
+    """Write how a training ended, also to its page if it has one; a full disk must not hide the original error."""
+    if error is None:
+        tell(fit, "cancelled" if fit.unfinished else "completed", fit.stopping or "")
+        _tell_page(fit)
+        return
+    state = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+    with suppress(OSError):
+        tell(fit, state, f"{type(error).__name__}: {error}".rstrip(": "))
+        _tell_page(fit)
+
+
+def _tell_page(fit: Fit) -> None:
+    if fit.folder is not None and fit.folder.page.exists():
+        write_run_page(fit.folder.path)

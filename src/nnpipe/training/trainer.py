@@ -11,34 +11,39 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.files import FULL
+from nnpipe.core.files import FULL, check_destination
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.saving import check_destination
 from nnpipe.experiment.history import History
 from nnpipe.experiment.module import Module
 from nnpipe.training._checkpointing import Checkpointer, inexact
 from nnpipe.training._course import course_of, make_steps
 from nnpipe.training._evaluation import Evaluator
-from nnpipe.training._forward import place
+from nnpipe.training._forward import place, recomputing
 from nnpipe.training._hooks import Hooks, check_callbacks
 from nnpipe.training._loop import Loop
-from nnpipe.training._optimisers import check_schedule, check_step, optimisers_of, schedules_of
+from nnpipe.training._optimisers import (
+    check_device,
+    check_others,
+    check_schedule,
+    check_splits,
+    check_step,
+    datasets_of,
+    model_of,
+    optimisers_of,
+    schedules_of,
+)
 from nnpipe.training._random import seed_all, undisturbed
-from nnpipe.training._recomputation import recomputing
-from nnpipe.training._sharding import check_sharded, shard
-from nnpipe.training._user_inputs import check_device, check_others, check_splits, datasets_of, model_of
 from nnpipe.training._whole_metrics import wanted_of
-from nnpipe.training.callbacks.callback import Callback
+from nnpipe.training.callbacks.callback import Callback, WritingCallback
 from nnpipe.training.callbacks.selection import DEFAULT, check_frameworks, choose
-from nnpipe.training.callbacks.writing_callback import WritingCallback
 from nnpipe.training.checkpoints import LAST, CheckpointWriter, rescued, size_of_state
-from nnpipe.training.distributed import Team, team
+from nnpipe.training.distributed import Team, check_sharded, shard, team
 from nnpipe.training.final_weights import tell_final
 from nnpipe.training.fit import Fit
 from nnpipe.training.optimization import OptimiserFactory, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.run_end import told
 from nnpipe.training.run_folder import RunFolder
+from nnpipe.training.run_page import told
 from nnpipe.training.step import LearningStep, default_step
 
 Datasets = Mapping[str, Mapping[str, Any]]

@@ -13,9 +13,79 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import InputTransform
 from nnpipe.core.layout import Shape
 from nnpipe.core.tensors import show_shape
-from nnpipe.transforms._mel_filters import mel_matrix
 
 Floats = npt.NDArray[np.float64]
+MelScale = Literal["htk", "slaney"]
+
+# Slaney's scale (Auditory Toolbox, 1998) is linear up to 1000 Hz and logarithmic above.
+_HZ_PER_MEL, _BREAK_HZ, _LOG_STEP = 200.0 / 3, 1000.0, np.log(6.4) / 27
+_BREAK_MEL = _BREAK_HZ / _HZ_PER_MEL
+
+
+def hz_to_mel(hz: Floats, scale: MelScale) -> Floats:
+    """Return frequencies on the mel scale, of any shape."""
+    if scale == "htk":
+        return np.asarray(1127.0 * np.log1p(hz / 700.0))
+    above = _BREAK_MEL + np.log(np.maximum(hz, _BREAK_HZ) / _BREAK_HZ) / _LOG_STEP
+    return np.where(hz < _BREAK_HZ, hz / _HZ_PER_MEL, above)
+
+
+def mel_to_hz(mel: Floats, scale: MelScale) -> Floats:
+    """Return the frequencies in Hz of numbers on the mel scale, of any shape."""
+    if scale == "htk":
+        return np.asarray(700.0 * np.expm1(mel / 1127.0))
+    above = _BREAK_HZ * np.exp(_LOG_STEP * (np.maximum(mel, _BREAK_MEL) - _BREAK_MEL))
+    return np.where(mel < _BREAK_MEL, mel * _HZ_PER_MEL, above)
+
+
+def mel_matrix(
+    *,
+    sample_rate: int,
+    fft_length: int,
+    num_mels: int,
+    lower_hz: float,
+    upper_hz: float,
+    scale: MelScale,
+    triangles: Literal["mel", "hz"],
+    normalised: bool,
+) -> Floats:
+    """Return the weights of frequencies in mel bands, ``(fft_length // 2 + 1, num_mels)``.
+
+    Parameters
+    ----------
+    sample_rate, fft_length, num_mels, lower_hz, upper_hz
+        Samples per second, samples per frame, number of bands, and the ends of the lowest and highest band in Hz.
+    scale
+        The mel scale on which the centres of the bands are equally far apart.
+    triangles
+        The scale on which the sides of a band's triangle are straight: ``"mel"`` as in
+        ``tf.signal.linear_to_mel_weight_matrix``, where frequency 0 belongs to no band, or ``"hz"`` as in
+        ``librosa.filters.mel`` and ``torchaudio``.
+    normalised
+        Whether each band is divided by half its width in Hz (Slaney), so that all have the same area.
+    """
+    count = fft_length // 2 + 1
+    # With an odd length, no frequency is half the sample rate; TensorFlow takes the last one for it.
+    highest = sample_rate / 2 if triangles == "mel" else (count - 1) * sample_rate / fft_length
+    frequencies = np.linspace(0.0, highest, count)
+    ends = hz_to_mel(np.array([lower_hz, upper_hz]), scale)
+    edges = np.linspace(ends[0], ends[1], num_mels + 2)
+    edges_hz = mel_to_hz(edges, scale)
+    places = frequencies
+    if triangles == "mel":
+        places = hz_to_mel(frequencies, scale)
+    else:
+        edges = edges_hz
+    left, centre, right = edges[:-2], edges[1:-1], edges[2:]
+    rising = (places[:, None] - left) / (centre - left)
+    falling = (right - places[:, None]) / (right - centre)
+    weights: Floats = np.maximum(0.0, np.minimum(rising, falling))
+    if triangles == "mel":
+        weights[0] = 0.0
+    if normalised:
+        weights *= 2.0 / (edges_hz[2:] - edges_hz[:-2])
+    return weights
+
 
 _MOST_NUMBERS = 1 << 21  # of a spectrum that is computed at once: 32 MiB
 _LEAST_MAXIMUM = 1e-9
@@ -283,3 +353,60 @@ class LogMel(InputTransform):
             found -= found.max()
         reach = self._by("dynamic_range", 0.0, 80.0)
         return np.maximum(found, found.max() - reach) if reach else found
+
+
+class MFCC(LogMel):
+    """Mel-frequency cepstral coefficients: the shape of a sound's spectrum over time in a few numbers.
+
+    They are the first numbers of the discrete cosine transform (DCT-II) of a :class:`LogMel`.  With the convention
+    ``tensorflow`` they equal ``tf.signal.mfccs_from_log_mel_spectrograms``, which multiplies all by sqrt(2 / bands);
+    with ``librosa`` they equal ``librosa.feature.mfcc``, whose transform is orthonormal.
+
+    Examples
+    --------
+    The features of MLPerf Tiny's keyword spotting:
+
+    >>> features = MFCC(num_coefficients=10, lower_hz=20, upper_hz=4000, normalise="maximum")
+    >>> features.apply(np.zeros((1, 16000), np.float32)).shape
+    (1, 49, 10)
+    """
+
+    num_coefficients: int | None = argument(
+        None, help="number of coefficients; by default 13, or 20 in Librosa's convention", minimum=1, maximum=512
+    )
+    dct: Literal["scaled", "orthonormal"] | None = argument(
+        None,
+        help="scaled multiplies all coefficients by sqrt(2 / bands), orthonormal the first by sqrt(1 / bands); by "
+        "default as in the convention",
+    )
+    lifter: float = argument(
+        0.0, help="weight coefficient n by 1 + lifter / 2 * sin(pi * (n + 1) / lifter); 0 does not", minimum=0
+    )
+
+    def validate(self) -> None:
+        """Check that there are as many bands as coefficients."""
+        super().validate()
+        if self._columns > self._bands:
+            raise ConfigError(f"{self._bands} mel bands have no {self._columns} coefficients")
+
+    @property
+    def _columns(self) -> int:
+        return int(self._by("num_coefficients", 13, 20))
+
+    @property
+    def _what(self) -> str:
+        return f"MFCC, {self._columns} coefficients of {self._bands} mel bands"
+
+    @cached_property
+    def _cosines(self) -> Floats:
+        """The transform, ``(num_mels, num_coefficients)``."""
+        bands, orders = np.arange(self._bands)[:, None], np.arange(self._columns)
+        cosines = np.cos(np.pi / self._bands * (bands + 0.5) * orders) * np.sqrt(2.0 / self._bands)
+        if self._by("dct", "scaled", "orthonormal") == "orthonormal":
+            cosines[:, 0] /= np.sqrt(2.0)
+        if self.lifter:
+            cosines *= 1 + self.lifter / 2 * np.sin(np.pi * (orders + 1) / self.lifter)
+        return np.asarray(cosines)
+
+    def _of_sound(self, sound: npt.NDArray[Any]) -> Floats:
+        return super()._of_sound(sound) @ self._cosines

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
+from nnpipe.core.discoverable import Tool
 from nnpipe.core.errors import ArtifactError, CompileError
-from nnpipe.core.external_tools import Tool
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.messages import one_line
 from nnpipe.formats.tflite import read_tflite

@@ -12,9 +12,8 @@ from nnpipe.core.arguments import arguments_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.foreign_text import lines_of
-from nnpipe.core.meaning import Meaning
+from nnpipe.core.meaning import Meaning, Preparation
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.preparation import Preparation
 from nnpipe.core.registry import components
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape

@@ -12,12 +12,11 @@ from nnpipe.core.files import write_text
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Document, Section
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.inputs.candidate import Candidate, candidates_of
-from nnpipe.report.inputs.comparability import unlike_samples
+from nnpipe.report.inputs.candidate import Candidate, candidates_of, unlike_samples
 from nnpipe.report.inputs.search_file import SearchFile
 from nnpipe.report.render import report_on
 from nnpipe.report.search_page import search_page
-from nnpipe.report.sections.outcome import Failure, outcome
+from nnpipe.report.sections.verdict import Failure, outcome
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.json_figures import figures
 from nnpipe.report.writers.markdown import write_markdown

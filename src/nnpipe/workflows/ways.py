@@ -10,8 +10,8 @@ from typing import Any
 from nnpipe.core.batching import all_for_batch, for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.messages import nearest
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import nearest
 from nnpipe.core.plan import Plan
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime

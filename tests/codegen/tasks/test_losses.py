@@ -11,14 +11,13 @@ from borrowed import LAYERS, loaded
 
 from nnpipe import layers as nn
 from nnpipe.codegen import ScriptGenerator, Variable, generate
+from nnpipe.codegen.script import Writer
 from nnpipe.codegen.syntax import assign, call
 from nnpipe.codegen.tasks.data import LoadArrays
-from nnpipe.codegen.tasks.losses import Judgement
 from nnpipe.codegen.tasks.models import LoadModel
 from nnpipe.codegen.tasks.outputs import Evaluate, Save
-from nnpipe.codegen.tasks.training import Compile, Train
+from nnpipe.codegen.tasks.training import Compile, Judgement, Train
 from nnpipe.codegen.torch_code.code_blocks import Script
-from nnpipe.codegen.writer import Writer
 from nnpipe.layers.torch.to_trainer import to_trainer
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from nnpipe.codegen.torch_code.operator_evaluation import (
+from nnpipe.codegen.torch_code.expression_evaluation import (
     attribute_of,
     changed,
     combine,

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nnpipe.core.errors import AuthenticationError, RemoteProtocolError
-from nnpipe.protocols.conversation.checksums import CRC32, XXH3
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, XXH3, ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.packets import Type, encode

@@ -17,13 +17,13 @@ import pytest
 import sqlalchemy as sa
 
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
-from nnpipe.experiment.database import _schema
+from nnpipe.experiment.database import _tables
 from nnpipe.experiment.database._tables import SCHEMA
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.provenance import Origin
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import TrialResult
+from nnpipe.searching.trial_store import TrialResult
 
 WRITERS = """
 import os, sys
@@ -218,11 +218,11 @@ def test_an_older_schema_is_migrated_or_left_as_it_was(opened, database, monkeyp
         connection.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
         raise ZeroDivisionError
 
-    monkeypatch.setitem(_schema.MIGRATIONS, 0, half)
+    monkeypatch.setitem(_tables.MIGRATIONS, 0, half)
     with pytest.raises(ZeroDivisionError):
         opened()
     monkeypatch.setitem(
-        _schema.MIGRATIONS, 0, lambda c: c.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
+        _tables.MIGRATIONS, 0, lambda c: c.execute(sa.text("ALTER TABLE nnpipe_runs RENAME COLUMN why TO reason"))
     )
     assert opened().runs.get(run).experiment == "old"
     assert opened().runs.get(run).reason == ""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progress_file import MOST_METRICS
+from nnpipe.core.progress import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from property_examples import examples
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.statistics import Statistic, Statistics
+from nnpipe.experiment.history import Statistic, Statistics
 
 FLOATS = st.floats(allow_subnormal=True).map(lambda number: number + 0.0)  # SQLite keeps no zero below zero
 NUMBERS = st.booleans() | st.integers(-(2**53), 2**53) | FLOATS

@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import EarlierTrial, LeaseLost, Proposal
+from nnpipe.searching.trial_store import EarlierTrial, LeaseLost, Proposal
 
 
 class TestDatabaseTrials(TrialStoreContract):

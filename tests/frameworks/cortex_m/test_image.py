@@ -10,8 +10,7 @@ from installed import needs
 from nnpipe.compilers.c import CCompiler
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError, MissingTool
-from nnpipe.frameworks.cortex_m.cores import ARM_GCC, CORES
-from nnpipe.frameworks.cortex_m.image import FORMAT, built_for, image_of, read_image
+from nnpipe.frameworks.cortex_m.image import ARM_GCC, CORES, FORMAT, built_for, image_of, read_image
 from nnpipe.testing.model_files import write_tflite_difference
 
 needs("ai_edge_litert")

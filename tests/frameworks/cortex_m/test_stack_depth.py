@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nnpipe.frameworks.cortex_m.stack_depth import stack_depth
+from nnpipe.frameworks.cortex_m.image import stack_depth
 
 GRAPH = """
 node: { title: "m.c:a" label: "a\\nm.c:1:1\\n16 bytes (static)" }

@@ -19,8 +19,7 @@ from tests.layers.test_random_graphs import graphs
 from nnpipe import layers as nn
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import parse_yaml
-from nnpipe.layers.description.from_description import from_description, read_description
-from nnpipe.layers.description.to_description import to_description
+from nnpipe.layers.description.from_description import from_description, read_description, to_description
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.to_config import network_config
 

@@ -9,7 +9,7 @@ from installed import needs
 
 import nnpipe
 from nnpipe import layers as nn
-from nnpipe.analysis.fused_operations import word_of
+from nnpipe.analysis.kernels import word_of
 from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Graph

@@ -17,14 +17,14 @@ from tests.layers.test_random_graphs import graphs
 
 from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.onnx_network import read_nodes
 from nnpipe.layers.graph.weights import initial_weights
-from nnpipe.layers.imports.constant_folding import _OPERATIONS
-from nnpipe.layers.imports.from_onnx import from_onnx
+from nnpipe.layers.imports.network_files import from_onnx
 from nnpipe.layers.imports.operators.table import HANDLERS
+from nnpipe.layers.imports.translation import _OPERATIONS
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.torch.to_torch import to_torch
-from nnpipe.layers.vocabulary.unknown import Unknown
+from nnpipe.layers.vocabulary.input import Unknown
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
@@ -288,8 +288,8 @@ def tensor_in(path: Path) -> np.ndarray:
 @pytest.mark.parametrize("kind", ["residual", "mobile"])
 def test_residual_and_mobile_networks_are_read(kind: str, tmp_path: Path) -> None:
     from nnpipe.core.tensors import random_batch
+    from nnpipe.modelwrappers.classification.mobilenet import PyTorchMobileNetV2
     from nnpipe.modelwrappers.classification.pytorch_cifar_resnet import PyTorchCIFARResNet
-    from nnpipe.modelwrappers.classification.pytorch_mobilenet import PyTorchMobileNetV2
 
     residual = kind == "residual"
     wrapper = PyTorchCIFARResNet() if residual else PyTorchMobileNetV2(width=0.35, input_size=(32, 32), num_classes=10)

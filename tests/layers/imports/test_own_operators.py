@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from nnpipe.layers import from_onnx, to_torch
-from nnpipe.layers.imports.operator import Operator
-from nnpipe.layers.imports.step import Step
+from nnpipe.layers.imports.step import Operator, Step
 from nnpipe.layers.vocabulary.initialisers import Zeros
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
 from nnpipe.layers.vocabulary.normalisation import parameters

@@ -17,7 +17,7 @@ from nnpipe import layers as nn
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.layers import open_keras, read_keras, to_keras, to_torch, write_keras
 from nnpipe.layers.graph.weights import initial_weights
-from nnpipe.layers.keras.own_layers import keras_layer
+from nnpipe.layers.keras.to_keras import keras_layer
 from nnpipe.layers.vocabulary.initialisers import Constant, Initialiser
 from nnpipe.layers.vocabulary.layer import KerasParts, Layer, LayerVariable, Shape, TorchParts
 from nnpipe.testing.layer import LayerContract

@@ -22,8 +22,8 @@ from nnpipe.formats.keras import CONFIG, WEIGHTS
 from nnpipe.frameworks.keras import copying_variables, import_keras
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.read_file import Reading, read_keras
+from nnpipe.layers.keras.to_config import write_keras
 from nnpipe.layers.keras.to_keras import to_keras
-from nnpipe.layers.keras.write_file import write_keras
 from nnpipe.layers.torch.to_torch import to_torch
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -10,9 +10,9 @@ from installed import ImportedWhenUsed, needs
 
 from nnpipe import layers as nn
 from nnpipe.layers.problems import NetworkProblem
-from nnpipe.layers.vocabulary import constraints, initialisers, regularisers
+from nnpipe.layers.vocabulary import initialisers, regularisers
+from nnpipe.layers.vocabulary.field_table import Raw, family, read_object, write_object
 from nnpipe.layers.vocabulary.initialisers import Initialiser
-from nnpipe.layers.vocabulary.objects import Raw, family, read_object, write_object
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 needs("tensorflow")
@@ -31,8 +31,8 @@ REGULARISERS = [
     regularisers.OrthogonalRegularizer(0.2), regularisers.OrthogonalRegularizer(0.2, "columns"),
 ]  # fmt: skip
 CONSTRAINTS = [
-    constraints.MaxNorm(0.5), constraints.MaxNorm(0.5, (0, 1)), constraints.MinMaxNorm(0.5, 1.5, 0.7, 1),
-    constraints.UnitNorm(), constraints.NonNeg(),
+    regularisers.MaxNorm(0.5), regularisers.MaxNorm(0.5, (0, 1)), regularisers.MinMaxNorm(0.5, 1.5, 0.7, 1),
+    regularisers.UnitNorm(), regularisers.NonNeg(),
 ]  # fmt: skip
 
 
@@ -87,7 +87,7 @@ def test_regularisers_add_what_keras_s_add(regulariser: regularisers.Regulariser
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_constraints_allow_what_keras_s_allow(constraint: constraints.Constraint) -> None:
+def test_constraints_allow_what_keras_s_allow(constraint: regularisers.Constraint) -> None:
     x = np.random.default_rng(2).normal(size=(5, 4)).astype("float32")
     its = np.asarray(in_keras("constraints", constraint)(keras.ops.convert_to_tensor(x)))
     np.testing.assert_allclose(constraint.project(torch.from_numpy(x)).numpy(), its, rtol=1e-5, atol=1e-6)
@@ -97,7 +97,7 @@ def test_none_is_forgotten() -> None:
     for base, tried in (
         (Initialiser, INITIALISERS),
         (regularisers.Regulariser, REGULARISERS),
-        (constraints.Constraint, CONSTRAINTS),
+        (regularisers.Constraint, CONSTRAINTS),
     ):
         assert {type(value) for value in tried} == set(family(base).values())
 

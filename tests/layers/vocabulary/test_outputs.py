@@ -19,8 +19,7 @@ from nnpipe.layers.torch.to_torch import to_torch, torch_weights
 from nnpipe.layers.torch.to_trainer import PENALTY, compile_arguments, to_trainer
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.metric import figure
-from nnpipe.training.outputs.output import Output
+from nnpipe.training.outputs.output import Output, figure
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.trainer import Trainer
 
@@ -174,7 +173,7 @@ def test_keras_takes_outputs_for_what_it_knows_and_files_keep_what_they_say(tmp_
     import keras
 
     from nnpipe.layers.keras.read_file import read_keras
-    from nnpipe.layers.keras.write_file import write_keras
+    from nnpipe.layers.keras.to_config import write_keras
 
     graph = cnn()
     weights = initial_weights(graph)

@@ -9,18 +9,17 @@ from repeated import RULES_OF_SESSIONS, SAME_FOR_ANY_LAYERS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import Samples, image_classification
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset, SyntheticVectorsDataset
-from nnpipe.modelwrappers.classification._small_cnn import shifted
-from nnpipe.modelwrappers.classification.pytorch_cnn import (
+from nnpipe.modelwrappers.classification.small_cnn import (
     PyTorchCIFAR10CNN,
     PyTorchCNN,
     PyTorchDigitsCNN,
@@ -28,6 +27,7 @@ from nnpipe.modelwrappers.classification.pytorch_cnn import (
     PyTorchImageFolderCNN,
     PyTorchMNISTCNN,
     PyTorchWornDigitsCNN,
+    shifted,
 )
 from nnpipe.testing.component import ComponentContract
 from nnpipe.testing.modelwrapper import ModelWrapperContract

@@ -15,7 +15,7 @@ from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.pets import BREEDS
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
-from nnpipe.modelwrappers.classification.pytorch_mobilenet import (
+from nnpipe.modelwrappers.classification.mobilenet import (
     PyTorchMobileNetV2,
     PyTorchPetDatasetMobileNetV2,
     mobilenet_v2,

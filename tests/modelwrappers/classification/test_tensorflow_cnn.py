@@ -9,18 +9,16 @@ from repeated import RULES_OF_SESSIONS, SAME_FOR_ANY_LAYERS, SAME_IN_A_FRAMEWORK
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import TensorSpec
+from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.mnist import MNISTDataset
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
-from nnpipe.modelwrappers.classification._small_cnn import shifted
-from nnpipe.modelwrappers.classification.tensorflow_cnn import (
+from nnpipe.modelwrappers.classification.small_cnn import (
     TensorFlowCIFAR10CNN,
     TensorFlowCNN,
     TensorFlowDigitsCNN,
@@ -28,6 +26,7 @@ from nnpipe.modelwrappers.classification.tensorflow_cnn import (
     TensorFlowImageFolderCNN,
     TensorFlowMNISTCNN,
     TensorFlowWornDigitsCNN,
+    shifted,
 )
 from nnpipe.runtimes.keras import KerasRuntime
 from nnpipe.testing.modelwrapper import ModelWrapperContract

@@ -14,7 +14,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.datasets.synthetic import SyntheticImagesDataset
-from nnpipe.modelwrappers.classification.tensorflow_mobilenet import (
+from nnpipe.modelwrappers.classification.mobilenet import (
     TensorFlowMobileNetV2,
     TensorFlowPetDatasetMobileNetV2,
 )

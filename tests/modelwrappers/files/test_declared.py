@@ -22,11 +22,11 @@ from nnpipe.datasets.synthetic import (
     SyntheticRegressionDataset,
     SyntheticSegmentationDataset,
 )
-from nnpipe.datasets.synthetic_defects import SyntheticDefectsDataset
+from nnpipe.datasets.synthetic_pictures import SyntheticDefectsDataset
 from nnpipe.layers.graph.weights import initial_weights
 from nnpipe.layers.keras.open_file import open_keras
 from nnpipe.layers.keras.read_file import read_keras
-from nnpipe.layers.keras.write_file import write_keras
+from nnpipe.layers.keras.to_config import write_keras
 from nnpipe.layers.torch.to_torch import torch_weights
 from nnpipe.measuring.sample_route import SampleRoute
 from nnpipe.modelwrappers.files.declared import DeclaredModel

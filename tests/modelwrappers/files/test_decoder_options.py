@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
-from nnpipe.core.tensors import IOSpec, TensorSpec
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
 from nnpipe.decoders import FastestDetDecoder, YOLODecoder
-from nnpipe.modelwrappers.files._model_description import Known
+from nnpipe.modelwrappers.files._input_options import Known
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 
 IO = IOSpec((TensorSpec("x", (None, 8, 8, 3), "float32"),), (TensorSpec("y", (None, 6, 20), "float32"),))

@@ -13,7 +13,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.frameworks.keras import copying_variables
-from nnpipe.modelwrappers.classification.tensorflow_cnn import TensorFlowDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import TensorFlowDigitsCNN
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 

@@ -13,8 +13,7 @@ from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError, NotSupported
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find
-from nnpipe.modelwrappers.files.file_graphs import graph_of_file
-from nnpipe.modelwrappers.files.mimic import Mimic
+from nnpipe.modelwrappers.files.mimic import Mimic, graph_of_file
 from nnpipe.testing.model_files import write_onnx_network
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 

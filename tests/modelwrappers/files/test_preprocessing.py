@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from nnpipe.core import preprocessing, registry
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.image_conversion import recoloured, resized
 from nnpipe.core.layout import fit
@@ -22,10 +21,10 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.datasets.in_memory import image_classification
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
-from nnpipe.modelwrappers.files._model_description import Known
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.files._input_options import Known
 from nnpipe.modelwrappers.files.keras import KerasModel
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 

@@ -18,12 +18,10 @@ from tiny_generators import write_prompts, write_tiny_generator
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT, REFERENCE, REQUEST_NS, TOKEN_NS, TOKENS, GenerationSession
 from nnpipe.core.model import ModelWrapper
-from nnpipe.datasets.prompts import PromptsDataset
+from nnpipe.datasets.texts import PromptsDataset
 from nnpipe.measuring.benchmark import benchmark
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.modelwrappers.files.genai import ONNXRuntimeGenAIModel
-from nnpipe.modelwrappers.files.text_generator import TextGenerator
-from nnpipe.modelwrappers.files.transformers_generator import TransformersGenerator
+from nnpipe.modelwrappers.files.text_generator import ONNXRuntimeGenAIModel, TextGenerator, TransformersGenerator
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 
 needs("torch", "transformers", "tokenizers", "safetensors")

@@ -18,7 +18,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import Batch, random_batch
 from nnpipe.frameworks import torch_onnx
-from nnpipe.modelwrappers.classification.pytorch_cnn import PyTorchDigitsCNN
+from nnpipe.modelwrappers.classification.small_cnn import PyTorchDigitsCNN
 from nnpipe.modelwrappers.files import torch_export as module
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.modelwrappers.files.torch_export import TorchExportModel

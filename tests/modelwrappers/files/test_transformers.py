@@ -18,7 +18,7 @@ from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.tensors import random_batch
 from nnpipe.datasets.digits import DigitsDataset
-from nnpipe.formats.transformers_folder import read_folder
+from nnpipe.formats.model_folder import read_folder
 from nnpipe.modelwrappers.files.transformers import TransformersModel
 from nnpipe.testing.modelwrapper import ModelWrapperContract
 

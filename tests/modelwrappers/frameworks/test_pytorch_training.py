@@ -305,7 +305,7 @@ def test_a_training_that_was_interrupted_goes_on_where_its_folder_says(
 
 
 def test_the_loss_of_each_sample_can_be_had_from_a_wrapper() -> None:
-    from nnpipe.modelwrappers.frameworks.pytorch_training_data import OutputOfWrapper
+    from nnpipe.modelwrappers.frameworks.pytorch_training import OutputOfWrapper
 
     logits, label = torch.randn(5, 4), torch.arange(5) % 4
     output = OutputOfWrapper((logits,), {"label": label}, wrapper=Plain())

@@ -10,12 +10,11 @@ import pytest
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, ConversionError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.graph import Selector
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 from nnpipe.frameworks.keras import copying_variables

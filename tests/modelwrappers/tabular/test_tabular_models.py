@@ -17,7 +17,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.preprocessing import prepared
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.core.training import TrainingOptions
-from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
+from nnpipe.datasets.synthetic import SyntheticTabularDataset
 from nnpipe.datasets.tabular import TabularRegressionDataset
 from nnpipe.modelwrappers.tabular.pytorch_tabular import PyTorchTabularNetwork
 from nnpipe.modelwrappers.tabular.sklearn import SklearnTabularModel

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from nnpipe.protocols.channels.udp import UDPPort
+from nnpipe.protocols.channels.emulator import UDPPort
 
 BEGIN, BYTES = 1, 2
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnpipe.protocols.client.board_memory import board_memory, states_memory
+from nnpipe.protocols.client.session import board_memory, states_memory
 from nnpipe.protocols.conversation.payloads import NO_GPU, Counter, Stats, pack_row
 
 ABOUT = {"flash_bytes": 3000, "arena_bytes": 1000, "data_bytes": 8, "stack_predicted_bytes": 200}

@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnpipe.protocols.client.clock_offset import ClockRelation, Exchange, best
+from nnpipe.protocols.client.session import ClockRelation, Exchange, best
 
 DELAYS = st.integers(0, 10**9)
 

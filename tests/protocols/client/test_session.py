@@ -15,7 +15,6 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server, check_session, serves
 
-from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import (
     ArtifactError,
     AuthenticationError,
@@ -26,18 +25,17 @@ from nnpipe.core.errors import (
     TargetError,
     TransportError,
 )
+from nnpipe.core.runtime_protocol import RemoteOptions, ServerOptions
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.protocols.client.session import RemoteSession, open_session
-from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import ErrorCode
+from nnpipe.protocols.conversation.frame import ErrorCode, available
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Extension
-from nnpipe.protocols.network import NetworkProtocol
+from nnpipe.protocols.network import NetworkProtocol, UnixProtocol
 from nnpipe.protocols.server.serve import check_exposure
 from nnpipe.protocols.tls import TLSProtocol
-from nnpipe.protocols.unix import UnixProtocol
 from nnpipe.testing.component import ComponentContract
-from nnpipe.testing.fake_runtimes import expected, fake_model
+from nnpipe.testing.fakes import expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.testing.session import InferenceSessionContract, OpenSession
 
@@ -204,7 +202,7 @@ def test_statistics_can_be_written_as_json_and_say_what_was_counted(server: Serv
         assert found["inferences"] == 5
         assert found["load_ns"] > 0
         assert found["target"]["host"]["cpu"]["logical_cores"] >= 1
-        assert found["target"]["runtime"]["class"] == "nnpipe.testing.fake_runtimes.FakeRuntime"
+        assert found["target"]["runtime"]["class"] == "nnpipe.testing.fakes.FakeRuntime"
         # Both ends are on one machine with one clock, whose offset from itself is known.
         assert abs(found["clock"]["offset_ns"]) <= found["clock"]["error_ns"]
         assert abs(found["clock"]["drift_ppm"]) <= found["clock"]["drift_error_ppm"]
@@ -262,7 +260,7 @@ def test_the_targets_log_is_heard(server: Server, tmp_path: Path, caplog: pytest
 
 def test_a_server_at_a_unix_socket(tmp_path: Path) -> None:
     path = tmp_path / "socket"
-    with Server(protocol=("nnpipe.protocols.unix.UnixProtocol", "--socket-path", str(path))) as server:
+    with Server(protocol=("nnpipe.protocols.network.UnixProtocol", "--socket-path", str(path))) as server:
         protocol = UnixProtocol(socket_path=path)
         for _ in range(2):
             serves(protocol, tmp_path)
@@ -385,7 +383,7 @@ def test_the_server_imports_no_dataset_report_or_training_and_stays_small(server
     import subprocess
 
     script = (
-        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, nnpipe.testing.fake_runtimes\n"
+        "import sys, nnpipe.scenarios.inference_server, nnpipe.protocols.network, nnpipe.testing.fakes\n"
         "print(*(name for name in sys.modules if name.startswith('nnpipe.')))\n"
         "print(*({*sys.modules} & {'torch', 'tensorflow', 'onnx', 'matplotlib', 'sklearn', 'yaml', 'tqdm', 'pytest'}))"
     )

@@ -17,9 +17,9 @@ from nnpipe.measuring.audit import audit_outputs
 from nnpipe.measuring.load import Load, Scenario, Until
 from nnpipe.measuring.load_generator import run_load
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.conversation.checksums import available
+from nnpipe.protocols.conversation.frame import available
 from nnpipe.protocols.conversation.handshake import Limits
-from nnpipe.testing.fake_runtimes import fake_model
+from nnpipe.testing.fakes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
 
 LOADS = [Load(scenario=name, rate=2000.0 if name == "server" else None) for name in get_args(Scenario)]

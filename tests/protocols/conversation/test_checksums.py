@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from nnpipe.protocols.conversation.checksums import CHECKS, CRC32, XXH3, Check, available, best, by_bit
+from nnpipe.protocols.conversation.frame import CHECKS, CRC32, XXH3, Check, available, best, by_bit
 
 SIZES = (0, 1, 7, 8, 9, 240, 241, 4096, 8192, 8193, 12_345, 150_528, 2_000_001)
 

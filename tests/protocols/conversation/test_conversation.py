@@ -12,8 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from talk import NONCES, PIPELINED, Talk, feed
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
-from nnpipe.protocols.conversation.checksums import CRC32
-from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header
+from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nnpipe.core.errors import NotSupported, SpecMismatch
 from nnpipe.core.tensors import TensorSpec
-from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+from nnpipe.protocols.conversation.payloads import TensorLayout
 
 DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64".split()
 SHAPES = st.lists(st.one_of(st.none(), st.integers(0, 5)), max_size=3).map(tuple)

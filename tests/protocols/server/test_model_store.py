@@ -12,8 +12,7 @@ import pytest
 
 from nnpipe.protocols.conversation.frame import ErrorCode
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.protocols.server.incoming_model import Refusal
-from nnpipe.protocols.server.model_store import ModelStore, tidy
+from nnpipe.protocols.server.model_store import ModelStore, Refusal, tidy
 
 PART = 4096
 CONTENT = os.urandom(10 * PART + 123)

@@ -16,16 +16,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers import Server, check_session, wait_for
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import TargetError
-from nnpipe.protocols.client.connection import Connection
+from nnpipe.core.runtime_protocol import RemoteOptions
+from nnpipe.protocols.client.connection import Connection, describe
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.client.upload import describe
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ModelOffer
-from nnpipe.protocols.server.path_redaction import without_folders
-from nnpipe.testing.fake_runtimes import fake_model
+from nnpipe.protocols.server.inference_service import without_folders
+from nnpipe.testing.fakes import fake_model
 from nnpipe.testing.protocol import IO, a_batch
 
 PART = 1 << 20

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nnpipe.core.deployment import ServerOptions
-from nnpipe.measuring.gpu import GPUs
+from nnpipe.core.runtime_protocol import ServerOptions
+from nnpipe.measuring.counters import GPUs
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 from nnpipe.protocols.server.supervised_worker import SupervisedWorker
 

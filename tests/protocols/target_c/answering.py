@@ -18,9 +18,8 @@ from noise import mutated, pieces
 from talk import NONCES, feed
 
 from nnpipe.core.errors import ProtocolError
-from nnpipe.protocols.conversation.checksums import CRC32
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header, read_header
+from nnpipe.protocols.conversation.frame import CRC32, HEADER_SIZE, ErrorCode, FrameFlag, FrameKind, header, read_header
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
 from nnpipe.protocols.conversation.payloads import ErrorPayload, ModelOffer, Stats, pack_count, unpack_count

@@ -22,10 +22,9 @@ from serving import CServer, expected, write_model
 
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import TransportError
+from nnpipe.protocols.client.connection import describe
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.client.upload import describe
-from nnpipe.protocols.conversation.checksums import CRC32
-from nnpipe.protocols.conversation.frame import FrameKind, header
+from nnpipe.protocols.conversation.frame import CRC32, FrameKind, header
 from nnpipe.protocols.conversation.handshake import Limits, hello
 from nnpipe.protocols.conversation.payloads import ModelOffer
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF

@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from serving import CRASH, HANG, LARGE, SLOW, CServer, expected, write_large_model, write_model
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import AuthenticationError, TargetError
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.client.session import RemoteSession, open_session
 from nnpipe.protocols.conversation.frame import ErrorCode, FrameKind
 from nnpipe.protocols.conversation.handshake import Limits

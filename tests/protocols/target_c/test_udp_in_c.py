@@ -16,7 +16,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent))
 from udp_board import AGAIN, BEGIN, BOARD, BOARD_MAC, BYTES, HOST, HOST_MAC, Datagram, UDPBoard, build, read_frame
 
-from nnpipe.protocols.channels.udp import UDPPort
+from nnpipe.protocols.channels.emulator import UDPPort
 
 LINE = 0x1234
 QUESTION = b"\xff" * 6 + HOST_MAC + bytes.fromhex("0806 0001 0800 06 04 0001") + HOST_MAC + HOST + bytes(6)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnpipe.report.drawing.downsampling import COLUMNS, column_means, column_starts, thinned
+from nnpipe.report.drawing.axes import COLUMNS, column_means, column_starts, thinned
 
 
 def test_one_slow_call_in_a_million_stays_in_the_picture():

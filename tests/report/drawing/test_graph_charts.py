@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from nnpipe.report.charts import BoxGraph, GraphBox
-from nnpipe.report.drawing.draw import draw
+from nnpipe.report.drawing.pictures import draw
 from nnpipe.report.drawing.shapes import Drawing, Path, Words
 
 ARROWS = ((0, 1), (1, 2), (0, 3), (0, 4), (2, 4), (3, 4))

@@ -34,10 +34,8 @@ from nnpipe.report.charts import (
 )
 from nnpipe.report.document import Plot
 from nnpipe.report.drawing.axes import Span, length
-from nnpipe.report.drawing.draw import draw
-from nnpipe.report.drawing.pictures import Pictures
+from nnpipe.report.drawing.pictures import Pictures, body, draw
 from nnpipe.report.drawing.shapes import Drawing, Path, Words
-from nnpipe.report.drawing.svg import body
 
 HOSTILE = "<b> & $\\frac{1}{ \x00\ud800 日本語 " + "x" * 500
 EDGES = np.array([(-5.0, 0, 30, 9), (0, 0, 1, 1), (60, 40, 30, 30)])

@@ -10,7 +10,7 @@ import pytest
 
 from nnpipe.analysis.layer_times import FURTHER
 from nnpipe.core.errors import ArtifactError
-from nnpipe.measuring.json_arrays import pack
+from nnpipe.measuring.result_json import pack
 from nnpipe.report.inputs.layer_profile import MOST_LAYERS, LayerProfile
 
 

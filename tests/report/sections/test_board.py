@@ -13,8 +13,7 @@ from nnpipe.report.document import Plot, Table, Tile, Tiles
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.inputs.pareto_front import standings
 from nnpipe.report.render import render
-from nnpipe.report.sections.board import board_section
-from nnpipe.report.sections.performance import performance
+from nnpipe.report.sections.performance import board_section, performance
 from nnpipe.report.sections.summary import summary
 from nnpipe.report.sections.verdict import verdict
 

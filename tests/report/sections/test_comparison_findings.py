@@ -7,16 +7,16 @@ import dataclasses
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.comparison import Comparison, with_turns
 from nnpipe.measuring.interleaving import Block, Record, Turn
 from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Tiles
 from nnpipe.report.render import render
-from nnpipe.report.sections.comparison_findings import (
+from nnpipe.report.sections.comparison import (
     comparison_table,
     leader,
     quality_gaps,

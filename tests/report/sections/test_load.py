@@ -10,7 +10,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.measuring.series import Series
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.load import load_blocks
+from nnpipe.report.sections.performance import load_blocks
 
 LOAD = {
     "scenario": "server", "rate": 100.0, "samples_per_query": 1, "busy_ns": 10**10, "ended": "seconds",

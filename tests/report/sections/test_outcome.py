@@ -13,7 +13,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.candidate import candidates_of
 from nnpipe.report.render import render
-from nnpipe.report.sections.outcome import Failure, failure_warnings, outcome
+from nnpipe.report.sections.verdict import Failure, failure_warnings, outcome
 
 MakeRun = Callable[..., Run]
 

@@ -9,8 +9,7 @@ import pytest
 from nnpipe.core.errors import ArtifactError
 from nnpipe.report.document import Paragraph, Table
 from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep import sweep_section
-from nnpipe.report.sections.sweep_devices import cost_sentence, device_table, devices_section, model_table
+from nnpipe.report.sections.sweep import cost_sentence, device_table, devices_section, model_table, sweep_section
 
 
 def figure(value: float) -> dict[str, Any]:

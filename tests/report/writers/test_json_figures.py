@@ -14,7 +14,7 @@ from nnpipe.analysis.quality_intervals import quality_estimate
 from nnpipe.core.task import task_named
 from nnpipe.measuring.quantities import quantity
 from nnpipe.report.inputs.candidate import candidates_of
-from nnpipe.report.sections.outcome import Failure
+from nnpipe.report.sections.verdict import Failure
 from nnpipe.report.writers.json_figures import figures
 
 DOCS = Path(__file__).parents[3] / "docs" / "file-formats.md"

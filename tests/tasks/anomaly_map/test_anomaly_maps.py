@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from installed import ImportedWhenUsed
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks import AnomalyMaps
-from nnpipe.tasks.anomaly_map.levels import MOST_LEVELS
-from nnpipe.tasks.anomaly_map.regions import regions_of
+from nnpipe.tasks.anomaly_map.metrics import MOST_LEVELS
+from nnpipe.tasks.anomaly_map.task import regions_of
 from nnpipe.tasks.frames import frame, resampled
 
 sk = ImportedWhenUsed("sklearn.metrics")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.run import Run
 from nnpipe.report.charts import Lines
 from nnpipe.report.document import Plot, Section, Table

@@ -8,8 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.task import task_named
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.run import Run
 from nnpipe.report.render import render
 from nnpipe.report.writers.html import to_html

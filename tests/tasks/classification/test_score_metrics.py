@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.task import quality_metric, task_named
-from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, probabilities_of
+from nnpipe.core.tensors import DatasetSpec
+from nnpipe.tasks.classification.metrics import SCORE_METRICS, probabilities_of
 
 sk = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
 TASK = task_named("classification")

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from pycocotools_stats import pycocotools_stats
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 
 PLACES = {
     "map": 0, "ap50": 1, "ap75": 2, "map_small": 3, "map_medium": 4, "map_large": 5,

@@ -17,7 +17,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.modelwrappers import ONNXModel
 from nnpipe.report.document import Block, Paragraph, Section
 from nnpipe.report.render import render
-from nnpipe.report.sections.comparison_findings import remarks
+from nnpipe.report.sections.comparison import remarks
 
 needs("onnx", "onnxruntime")
 

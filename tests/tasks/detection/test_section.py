@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.ragged import Ragged
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Paragraph, Plot, Section
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.render import render
-from nnpipe.tasks.detection.class_curves import best_score, class_curves, mistakes
-from nnpipe.tasks.detection.metrics import METRICS
+from nnpipe.tasks.detection.metrics import METRICS, best_score, class_curves, mistakes
 
 from .coco_cases import random_case
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.tasks.detection.task import Detection
 from nnpipe.tasks.frames import frame, in_pixels
 from nnpipe.testing.task import TaskContract

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis.quality_intervals import quality_difference, quality_estimate
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.quantities import quality
 from nnpipe.measuring.run import Run
-from nnpipe.tasks.generation.quantiles import quantile_statistic
+from nnpipe.tasks.generation.metrics import quantile_statistic
 from nnpipe.tasks.generation.task import Generation
 
 MS = 1_000_000

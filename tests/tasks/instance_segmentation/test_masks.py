@@ -9,9 +9,8 @@ import pytest
 from installed import needs
 from pycocotools_stats import assert_same_in, pycocotools_stats
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks.frames import frame
 from nnpipe.tasks.instance_segmentation.runs import areas_of, intersections, padded, runs_of
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation

@@ -7,7 +7,7 @@ import pytest
 from installed import needs
 
 from nnpipe.core.errors import SpecMismatch
-from nnpipe.report.task_pictures import COLOURS, pictures_of
+from nnpipe.report.task_section import COLOURS, pictures_of
 from nnpipe.tasks.frames import frame
 from nnpipe.tasks.instance_segmentation.runs import padded, runs_of
 

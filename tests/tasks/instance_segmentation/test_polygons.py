@@ -7,8 +7,7 @@ import pytest
 from installed import needs
 
 from nnpipe.core.errors import DatasetError
-from nnpipe.tasks.instance_segmentation.polygons import runs_of_polygon, runs_of_polygons
-from nnpipe.tasks.instance_segmentation.runs import runs_of, runs_of_text, united
+from nnpipe.tasks.instance_segmentation.runs import runs_of, runs_of_polygon, runs_of_polygons, runs_of_text, united
 
 KINDS = ("inside", "whole", "tenths", "halves", "beyond", "repeated")
 

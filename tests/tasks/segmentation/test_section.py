@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnpipe.core.dataset_spec import DatasetSpec
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Section, Table
 from nnpipe.report.render import render

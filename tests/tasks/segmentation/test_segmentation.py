@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.task import task_named
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.tasks.frames import frame
-from nnpipe.tasks.segmentation.contours import near_contours
-from nnpipe.tasks.segmentation.task import Segmentation
+from nnpipe.tasks.segmentation.task import Segmentation, near_contours
 
 SPEC = DatasetSpec("segmentation", (), (), ("ground", "thing", "other"))
 

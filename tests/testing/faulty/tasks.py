@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import quoted
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.discoverable import Option
 from nnpipe.testing.script_task import ScriptTaskContract

@@ -19,8 +19,7 @@ import digit_toys as digits
 from attention_toys import PatchEncoder, RowsAsTokens, made
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks._attention import rollout, watched, weights_of
-from nnpipe.training.callbacks.attention import AttentionMaps
+from nnpipe.training.callbacks.attention import AttentionMaps, rollout, watched, weights_of
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

@@ -20,16 +20,18 @@ import training_toys as toys
 from sketches import sketching
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks import worst_samples
-from nnpipe.training.callbacks._curves import precision_recall_of, roc_of
+from nnpipe.training.callbacks import sample_losses
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.classification_report import ClassificationReport
-from nnpipe.training.callbacks.confusions import Confusions
-from nnpipe.training.callbacks.worst_samples import WorstSamples, relative
+from nnpipe.training.callbacks.classification_report import (
+    ClassificationReport,
+    Confusions,
+    precision_recall_of,
+    roc_of,
+)
+from nnpipe.training.callbacks.sample_losses import WorstSamples, relative
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
-from nnpipe.training.outputs.binary import BinaryOutput
-from nnpipe.training.outputs.classification import ClassificationOutput
+from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
 from nnpipe.training.trainer import Trainer
 
 
@@ -83,7 +85,7 @@ def test_scores_of_worst_samples_count_all_epochs_where_few_are_written(
         return json.loads((folder / "tables" / "worst-blobs-train.json").read_text())
 
     expected = found(tmp_path / "each")
-    monkeypatch.setattr(worst_samples, "writes_after", lambda fit: fit.epoch == 3)
+    monkeypatch.setattr(sample_losses, "writes_after", lambda fit: fit.epoch == 3)
     rows = found(tmp_path / "last")
     assert [(row["sample_id"], row["score"]) for row in rows] == [(row["sample_id"], row["score"]) for row in expected]
     assert [row["losses"] for row in rows] == [row["losses"][2:] for row in expected]
@@ -92,7 +94,7 @@ def test_scores_of_worst_samples_count_all_epochs_where_few_are_written(
 @pytest.mark.slow
 def test_any_two_wrong_labels_come_out_as_the_two_worst(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nineteen times in twenty: an 8 that is written like a 9 may be taken for one before a scrawl is learned."""
-    monkeypatch.setattr("nnpipe.training.callbacks.worst_samples.save_figure", lambda *_: None)
+    monkeypatch.setattr("nnpipe.training.callbacks.sample_losses.save_figure", lambda *_: None)
     with torch.random.fork_rng():
         found = [_found(seed, tmp_path / str(seed)) for seed in range(20)]
     assert sum(found) >= 0.95 * len(found), found

@@ -21,8 +21,8 @@ import digit_toys as digits
 import training_toys as toys
 
 from nnpipe.training.callbacks.explanations import Explanations, explain
-from nnpipe.training.callbacks.profiler import ProfilerTrace
-from nnpipe.training.callbacks.source_snapshot import SourceSnapshot
+from nnpipe.training.callbacks.resource_monitor import ProfilerTrace
+from nnpipe.training.callbacks.run_page import SourceSnapshot
 from nnpipe.training.optimization import AdamW
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.classification import ClassificationOutput

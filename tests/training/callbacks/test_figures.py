@@ -21,19 +21,14 @@ import training_toys as toys
 from sketches import sketching
 
 from nnpipe.core.errors import ConfigError, TrainingError
-from nnpipe.training.callbacks._step_values import Trace
-from nnpipe.training.callbacks.activations import ActivationStatistics
-from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.dataset_summary import DatasetSummary
-from nnpipe.training.callbacks.epoch_summary import EpochSummary
-from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history_plots import HistoryPlots
+from nnpipe.training.callbacks._arrays import Trace
+from nnpipe.training.callbacks.callback import Callback, writes_after
+from nnpipe.training.callbacks.history import EpochSummary, HistoryPlots
 from nnpipe.training.callbacks.learning_rate import LearningRateRecorder
-from nnpipe.training.callbacks.model_summary import ModelSummary
-from nnpipe.training.callbacks.nan_watch import NanWatch
+from nnpipe.training.callbacks.resource_monitor import NanWatch
 from nnpipe.training.callbacks.run_page import RunPage
-from nnpipe.training.callbacks.weights import WeightStatistics
-from nnpipe.training.callbacks.writing_callback import writes_after
+from nnpipe.training.callbacks.summaries import DatasetSummary, ModelSummary
+from nnpipe.training.callbacks.weights import ActivationStatistics, GradientNorms, WeightStatistics
 from nnpipe.training.optimization import Cosine
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

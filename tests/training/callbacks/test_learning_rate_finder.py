@@ -15,7 +15,7 @@ pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 import training_toys as toys
 
 from nnpipe.core.errors import TrainingError
-from nnpipe.training.callbacks.learning_rate_finder import LearningRateFinder, smoothed, steepest
+from nnpipe.training.callbacks.learning_rate import LearningRateFinder, smoothed, steepest
 from nnpipe.training.optimization import SGD
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer

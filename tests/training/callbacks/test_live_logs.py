@@ -17,12 +17,10 @@ import training_toys as toys
 
 from nnpipe.core.errors import ComponentNotFound, TrainingError
 from nnpipe.core.registry import find
-from nnpipe.training.callbacks.best_figures import BestFigures
+from nnpipe.training._best_epoch import less_is_better
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.history_table import HistoryTable
-from nnpipe.training.callbacks.mlflow_log import MlflowLog
-from nnpipe.training.callbacks.wandb_log import WandbLog
-from nnpipe.training.figure_direction import less_is_better
+from nnpipe.training.callbacks.history import BestFigures, HistoryTable
+from nnpipe.training.callbacks.tracking import MlflowLog, WandbLog
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

@@ -25,8 +25,8 @@ needs("torch", "safetensors", "mlflow", "alembic", "graphene")  # graphene: mlfl
 import training_toys as toys
 
 from nnpipe.experiment.history import History
-from nnpipe.training.callbacks.history_table import HistoryTable
-from nnpipe.training.callbacks.mlflow_log import MlflowLog
+from nnpipe.training.callbacks.history import HistoryTable
+from nnpipe.training.callbacks.tracking import MlflowLog
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

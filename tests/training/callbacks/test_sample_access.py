@@ -18,14 +18,12 @@ needs("sklearn")
 import digit_toys as digits
 
 from nnpipe.core.errors import ConversionError, TrainingError
-from nnpipe.training.callbacks._sample_access import as_image, called, samples_of
-from nnpipe.training.callbacks.augmentations import Augmentations
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.embeddings import Embeddings, main_axes
-from nnpipe.training.callbacks.kernels import Kernels
 from nnpipe.training.callbacks.onnx_export import OnnxExport
-from nnpipe.training.callbacks.samples import RandomSamples
+from nnpipe.training.callbacks.samples import Augmentations, RandomSamples, as_image, called, samples_of
 from nnpipe.training.callbacks.selection import choose
+from nnpipe.training.callbacks.weights import Kernels
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.sequences.array import ArraySequence

@@ -14,9 +14,8 @@ import training_toys as toys
 from nnpipe.core.errors import ComponentNotFound, ConfigError, TrainingError
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks.callback import Callback
-from nnpipe.training.callbacks.nan_watch import NanWatch
-from nnpipe.training.callbacks.selection import choose
-from nnpipe.training.callbacks.skip_epochs import SkipEpochs
+from nnpipe.training.callbacks.resource_monitor import NanWatch
+from nnpipe.training.callbacks.selection import SkipEpochs, choose
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.trainer import Trainer
 

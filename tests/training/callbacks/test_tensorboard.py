@@ -26,11 +26,9 @@ import digit_toys as digits
 from nnpipe.core.errors import MissingDependency, TrainingError
 from nnpipe.training.callbacks.callback import Callback
 from nnpipe.training.callbacks.embeddings import Embeddings
-from nnpipe.training.callbacks.gradients import GradientNorms
-from nnpipe.training.callbacks.history_plots import HistoryPlots
-from nnpipe.training.callbacks.kernels import Kernels
+from nnpipe.training.callbacks.history import HistoryPlots
 from nnpipe.training.callbacks.tensorboard import TensorBoard
-from nnpipe.training.callbacks.weights import WeightStatistics
+from nnpipe.training.callbacks.weights import GradientNorms, Kernels, WeightStatistics
 from nnpipe.training.options import TrainerOptions
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.trainer import Trainer

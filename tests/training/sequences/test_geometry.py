@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences.colour import ColourJitter
-from nnpipe.training.sequences.geometry import RandomAffine, RandomResizedCrop, Resize
+from nnpipe.training.sequences.picture_transforms import ColourJitter, RandomAffine, RandomResizedCrop, Resize
 from nnpipe.training.sequences.transforms import RandomCrop, RandomFlip, RandomQuarterTurn
 
 WITH: dict[str, Any] = {"boxes": ("boxes",), "of_boxes": ("kinds",), "keypoints": ("points",)}

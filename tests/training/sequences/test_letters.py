@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences.letters import Letters, LetterWindows
+from nnpipe.training.sequences.array import Letters, LetterWindows
 
 
 def test_windows_hold_the_numbers_of_letters_and_the_last_ones_are_for_the_test(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences import map as map_module
+from nnpipe.training.sequences._batch_work import TransformError, WorkerError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.errors import TransformError, WorkerError
 from nnpipe.training.sequences.samplers import ClassBalancedSampler, RandomSampler
 
 sys.path.append(str(Path(__file__).parent))

@@ -11,8 +11,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
 from nnpipe.training.sequences.mixing import CutMix, MixUp
 from nnpipe.training.sequences.padding import AudioCollation, TextCollation
-from nnpipe.training.sequences.samplers import RandomSampler
-from nnpipe.training.sequences.weighted_samplers import LengthSampler, WeightedSampler
+from nnpipe.training.sequences.samplers import LengthSampler, RandomSampler, WeightedSampler
 
 
 def pictures(count: int = 40) -> dict[str, Any]:

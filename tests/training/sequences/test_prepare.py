@@ -7,10 +7,10 @@ import pytest
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.input_transform import transform_from
-from nnpipe.datasets.synthetic_tabular import SyntheticTabularDataset
-from nnpipe.training.outputs.class_weights import BalancedWeights
-from nnpipe.training.sequences.prepare import ApplyDeclaredTransforms, ApplyTransforms
-from nnpipe.transforms.mfcc import MFCC
+from nnpipe.datasets.synthetic import SyntheticTabularDataset
+from nnpipe.training.outputs.classification import BalancedWeights
+from nnpipe.training.sequences.dataset import ApplyDeclaredTransforms, ApplyTransforms
+from nnpipe.transforms.log_mel import MFCC
 
 TABLE = SyntheticTabularDataset(num_samples=60)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.training.sequences._batch_work import TransformError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.errors import TransformError
 
 sys.path.append(str(Path(__file__).parent))
 import pipeline_functions as functions

@@ -6,7 +6,7 @@ from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.tensorflow_dataset import TensorFlowSequence, dataset_from
+from nnpipe.training.sequences.other_libraries import TensorFlowSequence, dataset_from
 
 tf = ImportedWhenUsed("tensorflow")
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.training.sequences._batch_work import TransformError
 from nnpipe.training.sequences.array import ArraySequence
-from nnpipe.training.sequences.errors import TransformError
 from nnpipe.training.sequences.transforms import (
     AddNoise,
     Compose,

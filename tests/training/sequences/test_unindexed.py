@@ -11,10 +11,9 @@ import pytest
 from installed import ImportedWhenUsed
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.training._user_inputs import datasets_of
-from nnpipe.training.sequences.hugging_face import HuggingFaceSequence
+from nnpipe.training._optimisers import datasets_of
+from nnpipe.training.sequences.other_libraries import HuggingFaceSequence, TensorFlowSequence
 from nnpipe.training.sequences.samplers import ClassBalancedSampler
-from nnpipe.training.sequences.tensorflow_dataset import TensorFlowSequence
 from nnpipe.training.sequences.torch_loader import TorchSequence
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -14,8 +14,8 @@ from nnpipe.runtimes.iree import IREERuntime
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.runtimes.tvm import TVMRuntime
+from nnpipe.workflows.boards.install import TargetSettings, options_of
 from nnpipe.workflows.boards.packages import Platform, gather, packed, pip_command, requirements
-from nnpipe.workflows.boards.target_settings import TargetSettings, options_of
 
 
 def test_wheels_of_older_libraries_fit_too() -> None:

@@ -13,17 +13,16 @@ import pytest
 from installed import needs
 
 from nnpipe.__main__ import main
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.client.session import open_session
-from nnpipe.protocols.network import NetworkProtocol
-from nnpipe.protocols.unix import UnixProtocol
-from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
+from nnpipe.protocols.network import NetworkProtocol, UnixProtocol
+from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.workflows.candidates.deployment import Deployment, check_reached, deployed
 from nnpipe.workflows.pipeline.file import Pipeline
 
-TORCH = "nnpipe.modelwrappers.classification.pytorch_cnn.PyTorchDigitsCNN"
+TORCH = "nnpipe.modelwrappers.classification.small_cnn.PyTorchDigitsCNN"
 TESTER = ["inference_tester", TORCH, "none", "ONNXRuntime", "DigitsDataset", "out.json", "--model-path", "m"]
 
 
@@ -161,7 +160,7 @@ def server() -> Iterator[tuple[int, Path]]:
         token.write_text("the token that they share")
         command = [
             sys.executable, "-m", "nnpipe", "inference_server", "NetworkProtocol",
-            "nnpipe.testing.fake_runtimes.FakeRuntime", "--port", "0", "--token-file", str(token),
+            "nnpipe.testing.fakes.FakeRuntime", "--port", "0", "--token-file", str(token),
         ]  # fmt: skip
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

@@ -15,7 +15,7 @@ from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.formats.sealed import SealedFile, write_sealed
-from nnpipe.frameworks.openvino_files import write_openvino
+from nnpipe.frameworks.openvino_models import write_openvino
 from nnpipe.frameworks.processors import MACHINE
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.testing.model_files import write_onnx_network, write_tflite_difference

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import CompileError
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.datasets.digits import DigitsDataset
 from nnpipe.modelwrappers.files.onnx import ONNXModel
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.testing.fake_runtimes import FakeRuntime, expected, fake_model
+from nnpipe.testing.fakes import FakeRuntime, expected, fake_model
 from nnpipe.testing.model_files import write_onnx_network
 from nnpipe.testing.protocol import IO, a_batch, same
 from nnpipe.workflows.candidates.deployment import Deployment

@@ -23,8 +23,8 @@ from nnpipe.scenarios.compare import main
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.comparison.targets import on_targets
-from nnpipe.workflows.devices.device_file import Fleet, read_devices
+from nnpipe.workflows.comparison.contest import on_targets
+from nnpipe.workflows.devices.device import Fleet, read_devices
 
 needs("onnx", "onnxruntime")
 

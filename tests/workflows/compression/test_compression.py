@@ -17,9 +17,9 @@ from nnpipe.core.training import TrainingOptions
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.searching.objectives import Limit, Objectives
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.testing.model_files import write_onnx_classifier
-from nnpipe.workflows.compression.front_of_forms import balanced, front
+from nnpipe.workflows.compression.compressing import balanced, front
 from nnpipe.workflows.compression.subject import SearchedCompression, finalists
 from nnpipe.workflows.search.run_file import read_search, run_search
 from nnpipe.workflows.workers.machine_turns import MachineTurns

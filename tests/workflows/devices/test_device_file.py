@@ -12,7 +12,7 @@ from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.runtimes.litert import LiteRTRuntime
 from nnpipe.runtimes.onnxruntime import ONNXRuntime
-from nnpipe.workflows.devices.device_file import read_devices
+from nnpipe.workflows.devices.device import read_devices
 
 BOARD = {"name": "board", "protocol": {"class": "NetworkProtocol", "arguments": {"host": "board", "port": 7}}}
 

@@ -16,7 +16,7 @@ from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.protocols.network import NetworkProtocol
 from nnpipe.scenarios.devices import main
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.devices.device_turns import DeviceLeaseLost, DeviceTurns, in_use, who
+from nnpipe.workflows.devices.device_measuring import DeviceLeaseLost, DeviceTurns, in_use, who
 
 needs("sqlalchemy")
 

@@ -11,10 +11,10 @@ import pytest
 from tests.protocols.servers import Server
 from tests.tools.installed import needs
 
-from nnpipe.core.deployment import RemoteOptions
+from nnpipe.core.runtime_protocol import RemoteOptions
 from nnpipe.protocols.client.session import open_session
 from nnpipe.scenarios.devices import main
-from nnpipe.testing.fake_runtimes import fake_model
+from nnpipe.testing.fakes import fake_model
 from nnpipe.testing.protocol import IO
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.devices.inspection import ping, try_out

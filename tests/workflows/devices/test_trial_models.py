@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnpipe.core.external_tools import C
+from nnpipe.core.discoverable import C
 from nnpipe.runtimes.c import CRuntime
-from nnpipe.workflows.devices.trial_models import trial_batch, write_trial_models
+from nnpipe.workflows.devices.inspection import trial_batch, write_trial_models
 
 
 def test_a_model_is_written_in_each_format_that_is_taken(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from installed import needs
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.measuring.operation_statistics import usual_times
+from nnpipe.measuring.quantile_intervals import usual_times
 from nnpipe.scenarios.explain import main
 from nnpipe.workflows.explanation.explain import explain
 

@@ -20,7 +20,7 @@ from nnpipe.runtimes.onnxruntime import ONNXRuntime
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.candidates import measure
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.explanation import memory_use, profile_apart
+from nnpipe.workflows.explanation import profile_apart
 
 LABELS = np.arange(40) % 4
 SAMPLES = np.random.default_rng(0).normal(LABELS[:, None], 0.1, (40, 6)).astype(np.float32)
@@ -76,7 +76,7 @@ def test_each_process_ends_before_the_next_one_begins(
 
         monkeypatch.setattr(module, "Worker", Watched)
 
-    for module in (measure, profile_apart, memory_use):
+    for module in (measure, profile_apart, profile_apart):
         watched(module)
     assert candidate.dataset is not None
     run = measure.measure_apart(

@@ -11,10 +11,9 @@ from nnpipe.analysis.layer_times import CONVERSION, LayerTime, LayerTimes
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.operation_times import KernelTime, OperationTimes
 from nnpipe.core.tensors import Batch
-from nnpipe.measuring.operation_statistics import usual_times
+from nnpipe.measuring.quantile_intervals import usual_times
 from nnpipe.testing.fakes import FakeSession
-from nnpipe.workflows.explanation.reasons import reasons
-from nnpipe.workflows.explanation.what_if import Speedup, what_if
+from nnpipe.workflows.explanation.reasons import Speedup, reasons, what_if
 
 
 def layer(

@@ -12,7 +12,7 @@ from installed import needs
 import nnpipe as nn
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel
 from nnpipe.core.errors import ConfigError
-from nnpipe.report.memory_use import MemoryUse
+from nnpipe.report.layer_tables import MemoryUse
 from nnpipe.scenarios.explain import main
 
 

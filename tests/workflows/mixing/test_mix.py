@@ -12,7 +12,7 @@ from installed import needs
 import nnpipe as nn
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.progress import silent
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.onnx_network import read_nodes
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed")

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nnpipe.compilers.onnx_float16 import ONNXFloat16
+from nnpipe.compilers.onnx_optimizer import ONNXFloat16
 from nnpipe.core.errors import ConfigError
 from nnpipe.scenarios.run import main
 from nnpipe.workflows.file_facts import describe_file
-from nnpipe.workflows.pipeline.dry_run import dry_run
+from nnpipe.workflows.pipeline.compile import dry_run
 
 for needed in ("torch", "onnx", "onnxruntime", "ai_edge_litert"):
     pytest.importorskip(needed, reason=f"{needed} is not installed")

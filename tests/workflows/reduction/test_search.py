@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nnpipe.workflows.reduction.search import minimising
+from nnpipe.workflows.reduction.trying import minimising
 
 
 @pytest.mark.parametrize("wanted", [{0}, {99}, {49, 50}, {13, 77}, {3, 40, 98}])

@@ -10,10 +10,9 @@ import pytest
 import nnpipe as nn
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel
 from nnpipe.core.errors import ArtifactError, ConfigError
-from nnpipe.measuring.machine import machine_folder, machine_name
+from nnpipe.measuring.host import machine_folder, machine_name
 from nnpipe.scenarios.roofline import main
-from nnpipe.workflows.roofline.memory_rates import bandwidth
-from nnpipe.workflows.roofline.roofline import ceilings_file, levels
+from nnpipe.workflows.roofline.roofline import bandwidth, ceilings_file, levels
 
 SOUND = Ceilings(
     "a board", 2, {"float32": Ceiling((9e9, 10e9, 9.5e9), "numpy")},

@@ -5,11 +5,9 @@ from __future__ import annotations
 import io
 import re
 
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
-from nnpipe.searching.trial import EarlierTrial, Proposal
-from nnpipe.workflows.search.live_table import LiveTable
-from nnpipe.workflows.search.search_progress import SearchProgress
+from nnpipe.searching.trial_store import EarlierTrial, MemoryTrials, Proposal
+from nnpipe.workflows.search.live_table import LiveTable, SearchProgress
 
 
 class Clock:

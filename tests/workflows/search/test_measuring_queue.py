@@ -17,15 +17,12 @@ from nnpipe.datasets.arrays import write_arrays
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.scenarios.search import main
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.memory_trials import MemoryTrials
-from nnpipe.searching.trial import SearchTrial, TrialResult
-from nnpipe.storage.content import put_files
-from nnpipe.storage.storage import open_storage
+from nnpipe.searching.trial_store import MemoryTrials, SearchTrial, TrialResult
+from nnpipe.storage.storage import open_storage, put_files
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.search import measuring_queue
 from nnpipe.workflows.search.file import SearchSettings
-from nnpipe.workflows.search.finals_elsewhere import Finals, failures, fetch_kept, named
-from nnpipe.workflows.search.measuring_queue import MeasuringQueue
+from nnpipe.workflows.search.measuring_queue import Finals, MeasuringQueue, failures, fetch_kept, named
 from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
 
 needs("optuna", "sqlalchemy", "onnx", "onnxruntime")

@@ -12,9 +12,8 @@ from tests.tools.installed import needs
 
 import nnpipe
 from nnpipe.core.errors import ConfigError
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import MemoryTrials, SearchTrial
 
 needs("optuna")
 

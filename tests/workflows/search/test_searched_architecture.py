@@ -15,9 +15,9 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.layers.imports.network_files import read_network
 from nnpipe.scenarios.search import main
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.workflows.search.file import SearchSettings, schema
-from nnpipe.workflows.search.searched_architecture import SearchedArchitecture
+from nnpipe.workflows.search.searched_pipeline import SearchedArchitecture
 
 needs("optuna")
 needs("torch")

@@ -9,7 +9,7 @@ import pytest
 
 from nnpipe.measuring.constraints import Figure, metric_of
 from nnpipe.workflows.devices.device import Device
-from nnpipe.workflows.sweep.device_result import DeviceResult, cheapest
+from nnpipe.workflows.sweep.summary import DeviceResult, cheapest
 
 
 def result(name: str, time: float | None, hour: float | None = None, piece: float | None = None) -> DeviceResult:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from nnpipe.analysis import quality_intervals
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.generation import LOG_LIKELIHOOD, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
+from nnpipe.core.tensors import DatasetSpec
 from nnpipe.measuring.comparison import Comparison, ComparisonPlan
 from nnpipe.measuring.constraints import MetricConstraint, metric_of
 from nnpipe.measuring.run import Run
@@ -25,13 +25,12 @@ from nnpipe.tasks.generation.task import Generation
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.journal import Outcome
 from nnpipe.workflows.sweep import estimates
-from nnpipe.workflows.sweep.certificate import certificate
 from nnpipe.workflows.sweep.confirm import confirmed
 from nnpipe.workflows.sweep.estimates import Figures, drawn
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.select import judge, ranked, why_none
-from nnpipe.workflows.sweep.summary import table
+from nnpipe.workflows.sweep.summary import certificate, table
 
 
 def run(title: str, seed: int, samples: int = 60) -> Run:

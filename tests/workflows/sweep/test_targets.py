@@ -21,7 +21,7 @@ from tests.tools.installed import needs
 from nnpipe.core.errors import NNPipeError
 from nnpipe.datasets.arrays import write_arrays
 from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep_devices import cost_sentence, model_table
+from nnpipe.report.sections.sweep import cost_sentence, model_table
 from nnpipe.scenarios.sweep import main
 from nnpipe.testing.model_files import write_onnx_classifier
 from nnpipe.workflows.journal import Outcome

@@ -7,7 +7,7 @@ from nnpipe.analysis.weight_changes import Weighing, WeightChange
 from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.workflows.verification.first_difference import Divergence
-from nnpipe.workflows.verification.weight_suspects import led_by_weights
+from nnpipe.workflows.verification.undoing import led_by_weights
 
 LEVEL = Level("b", "norm", "Norm", "", "", 1.0, 1.0, 1.0, 3.0)
 SOURCE = (Operation("conv", "Conv", ("x", "w"), ("a",)), Operation("norm", "Norm", ("a", "scale"), ("b",)))

@@ -11,7 +11,7 @@ import pytest
 from installed import needs
 
 from nnpipe.analysis.weight_changes import Weighing
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Claim
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import find

@@ -6,9 +6,8 @@ import threading
 from functools import partial
 from typing import Any
 
-from nnpipe.searching.memory_trials import MemoryTrials
-from nnpipe.searching.trial import LeaseLost, TrialLease
-from nnpipe.workflows.workers.lease_renewal import LeaseRenewal
+from nnpipe.searching.trial_store import LeaseLost, MemoryTrials, TrialLease
+from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 
 
 class Watched(MemoryTrials):

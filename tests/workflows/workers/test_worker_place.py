@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.workflows.workers.worker_place import WorkerPlace, places_of
+from nnpipe.workflows.workers.worker_options import WorkerPlace, places_of
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from functools import cache
 from importlib import resources
 
-from nnpipe.codegen.graph_algorithms import reached
-from nnpipe.codegen.imports import used_names
+from nnpipe.codegen.graph import reached
+from nnpipe.codegen.unparse import used_names
 
 _MODULES = {
     "pytorch": ("common", "pytorch_files", "pytorch_data", "pytorch_losses", "pytorch_training"),

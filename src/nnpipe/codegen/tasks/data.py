@@ -7,12 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nnpipe.codegen.fields import faults, gives, takes
-from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
+from nnpipe.codegen.description import ScriptGenerator
+from nnpipe.codegen.script import Writer
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, faults, gives, takes
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.messages import shown
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from nnpipe.codegen.fields import gives, takes
-from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
+from nnpipe.codegen.description import ScriptGenerator
+from nnpipe.codegen.script import Writer
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
 from nnpipe.codegen.syntax import assign, call, is_name
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.messages import shown
 

@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.codegen.fields import gives, takes
-from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
+from nnpipe.codegen.description import ScriptGenerator
+from nnpipe.codegen.script import Writer
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
 from nnpipe.codegen.syntax import assign, call, literal, quoted
 from nnpipe.codegen.weights import keras_places
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import NNPipeError
-from nnpipe.core.messages import shown
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest, shown
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, initial_weights
@@ -137,7 +134,7 @@ def drawn(writer: Writer, graph: NetworkGraph, network: str, model: ast.expr, ta
 
     If an initialiser cannot be translated, the weights are drawn now and loaded from a file beside the script.
     """
-    from nnpipe.codegen.torch_code.initial_weights import first_weights
+    from nnpipe.codegen.torch_code.network import first_weights
     from nnpipe.codegen.torch_code.values import Untranslatable
 
     try:

@@ -6,14 +6,12 @@ import ast
 from collections.abc import Iterable
 from typing import ClassVar
 
-from nnpipe.codegen.fields import gives, takes
-from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
+from nnpipe.codegen.description import ScriptGenerator
+from nnpipe.codegen.script import Writer
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
 from nnpipe.codegen.syntax import assign, attribute, call, literal, quoted
 from nnpipe.codegen.tasks.data import loaded_plugin, plugin_problems
-from nnpipe.codegen.tasks.loggers import suffix_problems, suffixed
-from nnpipe.codegen.writer import Writer
+from nnpipe.codegen.tasks.training import suffix_problems, suffixed
 from nnpipe.core.arguments import argument
 
 

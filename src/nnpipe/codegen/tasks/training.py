@@ -3,18 +3,184 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, ClassVar
 
-from nnpipe.codegen.fields import gives, takes
-from nnpipe.codegen.generator import ScriptGenerator
-from nnpipe.codegen.problems import ScriptProblem
-from nnpipe.codegen.script_task import ScriptTask
-from nnpipe.codegen.syntax import assign, attribute, call, literal
+from nnpipe.codegen.description import ScriptGenerator
+from nnpipe.codegen.script import Writer
+from nnpipe.codegen.script_task import ScriptProblem, ScriptTask, gives, takes
+from nnpipe.codegen.syntax import assign, attribute, call, literal, name
 from nnpipe.codegen.tasks.data import inputs_of
-from nnpipe.codegen.tasks.losses import LOSSES, METRICS, Judgement, faults_of
 from nnpipe.codegen.tasks.models import graph_of
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
+from nnpipe.core.errors import ConfigError
+from nnpipe.core.messages import shown
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.torch.to_trainer import judged_layers, learnt_outputs
+from nnpipe.layers.vocabulary import outputs
+from nnpipe.layers.vocabulary.activations import ActivationFunction
+
+LOSSES = {
+    "cross_entropy": "SparseCategoricalCrossentropy",
+    "binary_cross_entropy": "BinaryCrossentropy",
+    "mean_squared_error": "MeanSquaredError",
+    "mean_absolute_error": "MeanAbsoluteError",
+    "huber": "Huber",
+}
+"""Losses with their classes in Keras."""
+_SCORED = ("cross_entropy", "binary_cross_entropy")
+METRICS = {
+    "accuracy": "SparseCategoricalAccuracy",
+    "binary_accuracy": "BinaryAccuracy",
+    "mean_squared_error": "MeanSquaredError",
+    "mean_absolute_error": "MeanAbsoluteError",
+}
+"""Metrics with their classes in Keras."""
+LARGEST = ("accuracy", "binary_accuracy")
+"""Metrics of which larger values are better."""
+_OF_OUTPUTS: Mapping[type[outputs.JudgedOutput], tuple[str, ...]] = {
+    outputs.OutputClassification: ("accuracy",),
+    outputs.OutputClassificationBinary: ("binary_accuracy",),
+    outputs.OutputRegression: ("mean_squared_error", "mean_absolute_error"),
+    outputs.OutputSegmentation: (),
+    outputs.OutputTriplets: (),
+}
+"""Output layers that a script can train with, and the metrics that fit them."""
+_DISTANCES = {"squared": "mean_squared_error", "absolute": "mean_absolute_error", "huber": "huber"}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The loss and the metrics of a network.
+
+    Attributes
+    ----------
+    loss
+        A key of :data:`LOSSES`, or the name of a function in :mod:`nnpipe.codegen.runtime` for other losses.
+    metrics
+        Keys of :data:`METRICS`.
+    settings
+        Arguments of that function besides outputs and targets.
+    scale
+        Factor of the loss.
+    scored
+        Whether the outputs of a classifier are probabilities; otherwise they are logits.
+    top
+        Numbers of highest scores among which the correct class counts; each one is a further metric.
+    """
+
+    loss: str
+    metrics: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    scale: float = 1.0
+    scored: bool = False
+    top: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Judgement:
+        """Return the loss and metrics of a network; without a named loss, the output layer determines the loss."""
+        if loss is not None:
+            return cls(loss, tuple(metrics), scored=graph is not None and gives_probabilities(graph))
+        assert graph is not None  # faults_of reports a missing graph
+        (output,) = learnt_outputs(graph).values()
+        title, settings = _loss_of(output)
+        top = output.top if isinstance(output, outputs.OutputClassification) else ()
+        return cls(title, tuple(metrics), settings, output.scale, top=top)
+
+    def in_torch(self, writer: Writer) -> tuple[ast.expr, dict[str, ast.expr]]:
+        """Return the loss and the metrics for a script of PyTorch, as expressions of functions."""
+        loss = _with(writer, self.loss + "_of_probabilities" * (self.scored and self.loss in _SCORED), self.settings)
+        if self.scale != 1:
+            loss = call(writer.helper("scaled"), loss, literal(self.scale))
+        metrics: dict[str, ast.expr] = {}
+        for metric in self.metrics:
+            logits = metric == "binary_accuracy" and not self.scored
+            metrics[metric] = writer.helper(metric + "_of_logits" * logits)
+        for rank in self.top:
+            metrics[f"top{rank}"] = _with(writer, "top_accuracy", {"rank": rank})
+        return loss, metrics
+
+    def in_keras(self, writer: Writer) -> dict[str, ast.expr]:
+        """Return the loss and the metrics for a script of Keras, as arguments of ``compile``."""
+        if self.loss in LOSSES:
+            logits = {"from_logits": literal(True)} if self.loss in _SCORED and not self.scored else {}
+            loss: ast.expr = call(f"keras.losses.{LOSSES[self.loss]}", **logits)
+        else:
+            loss = _with(writer, self.loss, self.settings)
+        weights: dict[str, ast.expr] = {} if self.scale == 1 else {"loss_weights": literal([self.scale])}
+        metrics: list[ast.expr] = []
+        for metric in self.metrics:
+            zero = {"threshold": literal(0.0)} if metric == "binary_accuracy" and not self.scored else {}
+            metrics.append(call(f"keras.metrics.{METRICS[metric]}", name=literal(metric), **zero))
+        for rank in self.top:
+            kind = "keras.metrics.SparseTopKCategoricalAccuracy"
+            metrics.append(call(kind, k=literal(rank), name=literal(f"top{rank}")))
+        return {"loss": loss, **weights, "metrics": ast.List(metrics, ast.Load())}
+
+
+def faults_of(graph: NetworkGraph | None, loss: str | None, metrics: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the reasons why a network has no valid loss and metrics: the argument of ``compile``, and the fault."""
+    carried = [] if graph is None else judged_layers(graph)
+    if loss is not None:
+        if carried:
+            yield "loss", f"the output {carried[0][0]} has its own loss; remove this loss or that output"
+        return
+    if graph is None:
+        yield "loss", "is missing, and which network is trained is not known before the script runs"
+        return
+    try:
+        (output,) = learnt_outputs(graph).values()
+    except ConfigError as error:
+        yield "loss", f"is missing: name one, or use an output layer that has one ({error})"
+        return
+    if type(output) not in _OF_OUTPUTS:
+        yield "model", f"the output {output.name} has no loss that scripts can train with"
+        return
+    if output.weights is not None:
+        yield "model", f"{output.name} weights samples by {output.weights!r}, which scripts do not read; remove it"
+    for metric in metrics:
+        if metric not in _OF_OUTPUTS[type(output)]:
+            there = ", ".join(_OF_OUTPUTS[type(output)]) or "none"
+            yield "metrics", f"{metric} does not fit {type(output).__name__}, which has: {there}"
+
+
+def gives_probabilities(graph: NetworkGraph) -> bool:
+    """Return whether the first output of a network is a softmax or a sigmoid, and so gives probabilities."""
+    layer = graph.layers[graph.outputs[0].layer]
+    activation = getattr(layer, "activation", None)
+    ends = isinstance(activation, ActivationFunction) and activation.name in ("softmax", "sigmoid")
+    return ends or type(layer).__name__ == "Softmax"
+
+
+def _loss_of(output: outputs.JudgedOutput) -> tuple[str, dict[str, Any]]:
+    """Return the loss of an output layer, and its settings."""
+    if isinstance(output, outputs.OutputClassification):
+        if output.label_smoothing:
+            return "smoothed_cross_entropy", {"label_smoothing": output.label_smoothing}
+        return "cross_entropy", {}
+    if isinstance(output, outputs.OutputClassificationBinary):
+        if output.positive_weight != 1:
+            return "weighted_binary_cross_entropy", {"positive_weight": output.positive_weight}
+        return "binary_cross_entropy", {}
+    if isinstance(output, outputs.OutputSegmentation):
+        titles = {"cross_entropy": "cross_entropy_of_places", "dice": "dice"}
+        first = output.data_format == "channels_first"
+        return titles[output.criterion], {"ignore": output.ignore, "channels_first": first}
+    if isinstance(output, outputs.OutputTriplets):
+        return "triplets", {"margin": output.margin}
+    assert isinstance(output, outputs.OutputRegression)
+    return _DISTANCES[output.distance], {}
+
+
+def _with(writer: Writer, function: str, settings: Mapping[str, Any]) -> ast.expr:
+    """Return a function of the script, with ``partial`` for its settings if there are any."""
+    helper = writer.helper(function)
+    if not settings:
+        return helper
+    return call(name("partial"), helper, **{key: literal(value) for key, value in settings.items()})
+
 
 OPTIMISERS = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop"}
 """Optimisers with the name of their class, which is the same in both frameworks."""
@@ -102,3 +268,145 @@ class Train(ScriptTask):
 
 def _dict(parts: dict[str, ast.expr]) -> ast.expr:
     return ast.Dict([literal(key) for key in parts], list(parts.values()))
+
+
+MONITORED = ("loss", *(f"test_{title}" for title in ("loss", *METRICS)))
+"""Figures that can be monitored: the loss in training, and the loss and metrics on the test samples."""
+
+
+class _Watching(ScriptTask):
+    monitor: str = argument("test_loss", help="the figure that decides: " + ", ".join(MONITORED), choices=MONITORED)
+
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
+        """Yield a problem if the monitored figure is a metric that the network is not compiled with."""
+
+        metric = self.monitor.removeprefix("test_") if isinstance(self.monitor, str) else ""
+        compiled = [task for task in script.tasks if isinstance(task, Compile) and isinstance(task.metrics, tuple)]
+        if metric in METRICS and compiled and not any(metric in task.metrics for task in compiled):
+            message = f"{self.monitor} is not computed; add {metric} to the metrics of {compiled[0].name}"
+            yield ScriptProblem("argument", f"{self.name}.monitor", message)
+
+    @property
+    def _largest(self) -> bool:
+        """Whether larger values of the monitored figure are better."""
+        return self.monitor.removeprefix("test_") in LARGEST
+
+    def _in_keras(self) -> str:
+        return self.monitor.replace("test_", "val_")
+
+
+class Checkpoint(_Watching):
+    """Write the network of the best epoch to a file."""
+
+    task = "checkpoint"
+    path: str = argument(help="the file; without a suffix it gets .safetensors or .keras")
+    callback: str = gives("callback", "the callback")
+
+    def problems(self, script: ScriptGenerator) -> Iterable[ScriptProblem]:
+        """Yield problems with the monitored figure and the suffix of the file."""
+        yield from super().problems(script)
+        yield from suffix_problems(self, script, "path")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Return the statements that create the callback."""
+        best = suffixed(self.path, writer.framework)
+        path = writer.argument(self, "checkpoint", best, "the best epoch's network", path=True)
+        if writer.framework == "pytorch":
+            made = call(writer.helper("Checkpoint"), path, literal(self.monitor), literal(self._largest))
+        else:
+            made = call(
+                "keras.callbacks.ModelCheckpoint", path, monitor=literal(self._in_keras()),
+                mode=literal("max" if self._largest else "min"), save_best_only=literal(True),
+            )  # fmt: skip
+        return [assign(writer.variable(self.callback), made)]
+
+
+class EarlyStopping(_Watching):
+    """End a training whose figures no longer improve."""
+
+    task = "early_stopping"
+    patience: int = argument(5, help="epochs without an improvement after which training ends", minimum=1)
+    min_delta: float = argument(0.0, help="the smallest change that counts as an improvement", minimum=0)
+    callback: str = gives("callback", "the callback")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Return the statements that create the callback."""
+        patience = writer.argument(
+            self, "patience", self.patience, "epochs without an improvement after which training ends"
+        )
+        if writer.framework == "pytorch":
+            given = (literal(self.monitor), literal(self._largest), patience, literal(float(self.min_delta)))
+            made = call(writer.helper("EarlyStopping"), *given)
+        else:
+            made = call(
+                "keras.callbacks.EarlyStopping", monitor=literal(self._in_keras()), patience=patience,
+                mode=literal("max" if self._largest else "min"), min_delta=literal(float(self.min_delta)),
+            )  # fmt: skip
+        return [assign(writer.variable(self.callback), made)]
+
+
+class _Logger(ScriptTask):
+    helpers: ClassVar[Mapping[str, str]] = {}
+    """Names of the functions that create the callback from a path, by framework."""
+    callback: str = gives("callback", "the callback")
+
+    def _made(self, writer: Writer, path: ast.expr) -> list[ast.stmt]:
+        helper = writer.helper(self.helpers[writer.framework])
+        return [assign(writer.variable(self.callback), call(helper, path))]
+
+
+class TableLogger(_Logger):
+    """Write each epoch's figures to a CSV file."""
+
+    task = "csv_logger"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "TableLogger", "keras": "table_logger"}
+    path: str = argument(help="the file")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Return the statements that create the callback."""
+        return self._made(
+            writer, writer.argument(self, "log", self.path, "a CSV file with each epoch's figures", path=True)
+        )
+
+
+class BoardLogger(_Logger):
+    """Write each epoch's figures for TensorBoard; PyTorch needs the package tensorboard for it."""
+
+    task = "tensorboard_logger"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "BoardLogger", "keras": "board_logger"}
+    folder: str = argument(help="the folder")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Return the statements that create the callback."""
+        return self._made(writer, writer.argument(self, "board", self.folder, "a folder for TensorBoard", path=True))
+
+
+class ProgressLogger(_Logger):
+    """Write the progress of the training to a file: one JSON object per line, with ``fraction`` and ``metrics``."""
+
+    task = "progress"
+    helpers: ClassVar[Mapping[str, str]] = {"pytorch": "Progress", "keras": "progress"}
+    path: str = argument("progress.jsonl", help="the file")
+
+    def write(self, writer: Writer) -> list[ast.stmt]:
+        """Return the statements that create the callback."""
+        # The program that starts the script, such as nnpipe jobs, may set another file in the environment.
+        default = call("Path", call("os.environ.get", literal("NNPIPE_PROGRESS"), literal(self.path)))
+        return self._made(writer, writer.argument(self, "progress", default, "the progress file", path=True))
+
+
+SUFFIXES = {"pytorch": ".safetensors", "keras": ".keras"}
+
+
+def suffix_problems(task: ScriptTask, script: ScriptGenerator, field: str) -> Iterable[ScriptProblem]:
+    """Yield a problem if the path in a field has a suffix that the framework does not write."""
+    suffix = SUFFIXES.get(script.framework, "")
+    path = getattr(task, field)
+    if isinstance(path, str) and PurePath(path).suffix not in ("", suffix):
+        message = f"must end in {suffix} or have no suffix, not be {shown(path)}"
+        yield ScriptProblem("argument", f"{task.name}.{field}", message)
+
+
+def suffixed(path: str, framework: str) -> str:
+    """Return a path with the framework's suffix, which is added if the path has none."""
+    return path if PurePath(path).suffix else path + SUFFIXES[framework]

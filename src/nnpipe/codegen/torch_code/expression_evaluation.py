@@ -4,24 +4,271 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
+from functools import reduce
+from types import MethodType, ModuleType
+from typing import Any, TypeAlias
 
-from nnpipe.codegen.torch_code.call_evaluation import called
-from nnpipe.codegen.torch_code.operator_evaluation import (
-    attribute_of,
-    changed,
-    combine,
-    compared,
-    item_of,
-    known_items,
-    unpacked,
+from nnpipe.codegen.syntax import literal
+from nnpipe.codegen.torch_code.code_blocks import Closure, Scope, closure_of
+from nnpipe.codegen.torch_code.values import (
+    Expression,
+    Method,
+    ModuleValue,
+    Untranslatable,
+    is_known,
+    is_python,
+    lift,
+    of_torch,
 )
-from nnpipe.codegen.torch_code.scope import Scope
-from nnpipe.codegen.torch_code.sources import Closure
-from nnpipe.codegen.torch_code.values import Expression, Untranslatable, is_known, lift
+
+Known: TypeAlias = "tuple[int | None, ...] | None"
+_ALIKE = (
+    "abs", "clamp", "flip", "clamp_max", "clamp_min", "contiguous", "cos", "exp", "float", "long", "rsqrt", "sigmoid",
+    "softmax", "sqrt", "square", "tanh", "where",
+)  # fmt: skip
+# Functions of torch.nn.functional that change the number of axes.
+_OTHER = ("embedding", "one_hot", "scaled_dot_product_attention")
+
+
+def merged(op: ast.operator, left: Any, right: Any) -> Known:
+    """Return the shape of the result of a binary operator; ``None`` if it is not known."""
+    if isinstance(op, ast.MatMult):
+        return None
+    given = [item.shape for item in (left, right) if isinstance(item, Expression)]
+    if len(given) == 1:
+        return given[0]
+    one, two = given
+    if one is None or two is None:
+        return None
+    rank = max(len(one), len(two))
+    pairs = zip((1,) * (rank - len(one)) + one, (1,) * (rank - len(two)) + two, strict=True)
+    return tuple(b if a == 1 else a if b in (1, a) else a or b for a, b in pairs)
+
+
+def of_call(function: Expression, given: list[Any], named: dict[str, Any]) -> Known:
+    """Return the shape of the result of a call; ``None`` if it is not known."""
+    if isinstance(function, Method):
+        return _of_method(function, given)
+    first = given[0].shape if given and isinstance(given[0], Expression) else None
+    if first is None:
+        return None
+    module = type(function.live).__module__
+    if module.startswith("torch.nn.modules"):
+        return None if type(function.live).__name__ == "Embedding" else (None,) * len(first)
+    node = function.node
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "F":
+        return (None,) * len(first) if node.attr not in _OTHER else None
+    return None
+
+
+def _of_method(function: Method, given: list[Any]) -> Known:
+    assert isinstance(function.node, ast.Attribute)
+    assert function.owner is not None
+    name, shape = function.node.attr, function.owner.shape
+    if name in ("new_ones", "new_zeros") and given and isinstance(given[0], tuple):
+        return tuple(extent if isinstance(extent, int) else None for extent in given[0])
+    if name == "reshape" and given and all(type(extent) is int for extent in given):
+        return tuple(None if extent == -1 else extent for extent in given)
+    if name == "new_tensor" and given and isinstance(given[0], (int, float)):
+        return ()
+    if shape is None:
+        return None
+    if name in _ALIKE:
+        return shape
+    if name == "permute" and sorted(given) == list(range(len(shape))):
+        return tuple(shape[axis] for axis in given)
+    if name == "movedim" and all(isinstance(axis, int) for axis in given):
+        rest = [extent for axis, extent in enumerate(shape) if axis != given[0] % len(shape)]
+        place = given[1] % len(shape)
+        return (*rest[:place], shape[given[0]], *rest[place:])
+    return None
+
+
+BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow, ast.MatMult: operator.matmul,
+}  # fmt: skip
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
+}  # fmt: skip
+COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
+    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+_TORCH = {"torch": "torch", "torch.nn": "nn", "torch.nn.functional": "F"}
+
+
+def changed(op: ast.unaryop, value: Any) -> Any:
+    """Return the result of a unary operator."""
+    if isinstance(value, Expression):
+        return Expression(ast.UnaryOp(op, value.node), shape=value.shape)
+    return UNARY[type(op)](value)
+
+
+def combine(op: ast.operator, left: Any, right: Any) -> Any:
+    """Return the result of a binary operator."""
+    if isinstance(left, Expression) or isinstance(right, Expression):
+        return Expression(ast.BinOp(lift(left), op, lift(right)), shape=merged(op, left, right))
+    return BINARY[type(op)](left, right)
+
+
+def compared(ops: Sequence[ast.cmpop], operands: Sequence[Any]) -> Any:
+    """Return the result of a chain of comparisons, which has one operand more than operators."""
+    live = operands[-1].live if isinstance(operands[-1], Expression) else None
+    if len(ops) == 1 and isinstance(ops[0], (ast.In, ast.NotIn)) and live is not None:
+        return COMPARED[type(ops[0])](operands[0], live)
+    identity = all(isinstance(op, (ast.Is, ast.IsNot)) for op in ops)
+    if not identity and any(isinstance(item, Expression) for item in operands):
+        return Expression(ast.Compare(lift(operands[0]), list(ops), [lift(item) for item in operands[1:]]))
+    return all(COMPARED[type(op)](a, b) for op, a, b in zip(ops, operands, operands[1:], strict=False))
+
+
+def attribute_of(value: Any, attr: str) -> Any:
+    """Return an attribute of a value, or the expression of the attribute if it is not known."""
+    if of_torch(value):
+        found = getattr(value, attr)
+        if of_torch(found):
+            return found
+        return Expression(ast.Attribute(ast.Name(_TORCH[value.__name__], ast.Load()), attr, ast.Load()), live=found)
+    if isinstance(value, ModuleValue) and attr == "core":
+        assert value.core is not None
+        return Expression(value.core, live=value.live.core)
+    if isinstance(value, Expression):
+        if attr == "ndim" and value.shape is not None:
+            return len(value.shape)
+        if attr == "shape" and value.shape is not None:
+            whole = ast.Attribute(value.node, "shape", ast.Load())
+            return tuple(
+                Expression(ast.Subscript(whole, literal(axis), ast.Load())) if extent is None else extent
+                for axis, extent in enumerate(value.shape)
+            )
+        live = getattr(value.live, attr, None)
+        if isinstance(live, (int, tuple)) and attr in ("ndim", "shape"):
+            return live
+        node = ast.Attribute(value.node, attr, ast.Load())
+        return Expression(node, live=live) if _lives(live) else Method(node, owner=value)
+    return getattr(value, attr)
+
+
+def _lives(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, (torch.nn.Module, torch.Tensor))
+
+
+def item_of(value: Any, index: Any) -> Any:
+    """Return an item of a value, or the expression of the item if it is not known."""
+    if isinstance(value, Expression):
+        live = value.live[index] if value.live is not None and is_known(index) else None
+        return Expression(ast.Subscript(value.node, _index(index), ast.Load()), live=live)
+    if not is_known(index):
+        raise Untranslatable("an index depends on a tensor")
+    return value[index]
+
+
+def _index(value: Any) -> ast.expr:
+    if isinstance(value, slice):
+        parts = (None if part is None else lift(part) for part in (value.start, value.stop, value.step))
+        return ast.Slice(*parts)
+    if isinstance(value, tuple):
+        return ast.Tuple([_index(item) for item in value], ast.Load())
+    return lift(value)
+
+
+def known_items(value: Any) -> list[Any]:
+    """Return the items that a loop iterates over; raise :class:`Untranslatable` if they are not known."""
+    if isinstance(value, Expression):
+        raise Untranslatable("a loop iterates over a tensor")
+    return list(value)
+
+
+def unpacked(target: ast.expr, value: Any) -> dict[str, Any]:
+    """Return the values that an assignment gives to each name of its target."""
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not isinstance(target, ast.Tuple) or isinstance(value, Expression):
+        raise Untranslatable("a tensor is unpacked")
+    found: dict[str, Any] = {}
+    items = list(value)
+    for place, part in enumerate(target.elts):
+        if isinstance(part, ast.Starred):
+            after = len(target.elts) - place - 1
+            found |= unpacked(part.value, items[place : len(items) - after])
+            items[place : len(items) - after] = [None]
+        else:
+            found |= unpacked(part, items[place])
+    return found
+
+
+_OPERATORS = {function: kind for kind, function in BINARY.items()}
+# Functions that accept containers with values that are not known yet.
+_STRUCTURAL = (
+    zip, reversed, enumerate, tuple, list, range, len, dict, any, all, max, min, sum, sorted, isinstance, next,
+)  # fmt: skip
+
+
+def called(function: Any, given: list[Any], named: dict[str, Any], scope: Scope) -> Any:
+    """Return the result of a call, or the expression of the call if the result is not known.
+
+    Raises
+    ------
+    Untranslatable
+        If the call depends on a tensor in a way that cannot be written as code.
+    """
+    if isinstance(function, Expression):
+        if _drops_nothing(function, given):
+            return given[0]
+        if isinstance(function, Method) and _moves_nothing(function, given):
+            return function.owner
+        keywords = [ast.keyword(key, lift(value)) for key, value in named.items()]
+        args = [lift(value) for value in given]
+        return Expression(ast.Call(function.node, args, keywords), shape=of_call(function, given, named))
+    if function in _OPERATORS and not named:
+        return combine(_OPERATORS[function](), *given)
+    if function is getattr and len(given) == 2 and isinstance(given[1], str):
+        return attribute_of(given[0], given[1])
+    if function is reduce:
+        return reduce(lambda a, b: called(given[0], [a, b], {}, scope), *given[1:])
+    if isinstance(function, Closure):
+        return scope.inline(function, given, named, scope)
+    if is_python(function):
+        known = is_known(given) and is_known(named) and not any(isinstance(v, Closure) for v in given)
+        return function(*given, **named) if known else scope.inline(closure_of(function), given, named, scope)
+    if is_known(given) and is_known(named):
+        return function(*given, **named)
+    if function in _STRUCTURAL or isinstance(function, MethodType):
+        return _structural(function, given, named)
+    method = getattr(function, "__self__", None)
+    if isinstance(method, (list, dict, tuple)):
+        return function(*given, **named)
+    return Expression(
+        ast.Call(lift(function), [lift(v) for v in given], [ast.keyword(k, lift(v)) for k, v in named.items()])
+    )
+
+
+def _drops_nothing(function: Expression, given: list[Any]) -> bool:
+    """Return whether a call is ``F.dropout`` with a rate of 0."""
+    return ast.unparse(function.node) == "F.dropout" and len(given) > 1 and is_known(given[1]) and given[1] == 0
+
+
+def _moves_nothing(function: Method, given: list[Any]) -> bool:
+    """Return whether a call is ``movedim`` from an axis to itself."""
+    moves = isinstance(function.node, ast.Attribute) and function.node.attr == "movedim"
+    return moves and len(given) == 2 and is_known(given) and given[0] == given[1]
+
+
+def _structural(function: Any, given: list[Any], named: dict[str, Any]) -> Any:
+    try:
+        found = function(*given, **named)
+        return list(found) if isinstance(found, Iterator) else found
+    except (TypeError, Untranslatable):
+        if function in (max, min, len, range, list, tuple, sum):
+            return Expression(ast.Call(lift(function), [lift(v) for v in given], []))
+        raise Untranslatable(f"{function} of a tensor") from None
 
 
 def evaluate(node: ast.expr, scope: Scope) -> Any:

@@ -14,12 +14,8 @@ from typing import Any
 
 from nnpipe.codegen.syntax import as_target
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.call_evaluation import called
-from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
-from nnpipe.codegen.torch_code.expression_evaluation import evaluate, imported
-from nnpipe.codegen.torch_code.operator_evaluation import combine, known_items, unpacked
-from nnpipe.codegen.torch_code.scope import Scope
-from nnpipe.codegen.torch_code.sources import Closure, arguments
+from nnpipe.codegen.torch_code.code_blocks import Closure, CodeBlock, Names, Scope, Script, arguments
+from nnpipe.codegen.torch_code.expression_evaluation import called, combine, evaluate, imported, known_items, unpacked
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
 
 _TURNS = 16

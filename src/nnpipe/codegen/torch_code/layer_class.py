@@ -3,18 +3,236 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
-from nnpipe.codegen.syntax import assign, call, class_, dotted, quoted
+from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
-from nnpipe.codegen.torch_code.function_evaluation import statements_of
-from nnpipe.codegen.torch_code.modules import changes_of, core_of
-from nnpipe.codegen.torch_code.penalties import activity
-from nnpipe.codegen.torch_code.sources import closure_of
-from nnpipe.codegen.torch_code.values import Expression, ModuleValue
-from nnpipe.layers.vocabulary.layer import Layer, Shape
-from nnpipe.layers.vocabulary.regularisers import Regulariser
+from nnpipe.codegen.torch_code.code_blocks import Closure, CodeBlock, Names, Scope, Script, closure_of, tidied
+from nnpipe.codegen.torch_code.expression_evaluation import called
+from nnpipe.codegen.torch_code.function_evaluation import inlined, statements_of
+from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.weights import variables_of
+from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape
+from nnpipe.layers.vocabulary.regularisers import L1, L1L2, L2, Constraint, Regulariser
+
+Change: TypeAlias = "tuple[str, ast.expr | None, bool]"
+"""The name of a parameter or buffer in a module, its value or ``None`` to delete it, and whether it is a buffer."""
+ClassOf: TypeAlias = "Callable[[Any, Script], str]"
+"""A function that writes the class of a layer into a script and returns its name."""
+_UNSAID = ("self", "device", "dtype")
+
+
+def constructor(module: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
+    """Return the expression that creates a module, and the changes to be made to it.
+
+    Returns
+    -------
+    ast.expr
+        The call of the constructor.
+    list of Change
+        The parameters and buffers that the module has in addition to those of a new one, or that it lacks.
+
+    Raises
+    ------
+    Untranslatable
+        If the class is not one of ``torch.nn``.
+    """
+    from torch import nn
+
+    if isinstance(module, nn.ParameterDict):
+        return call("nn.ParameterDict", _dict({key: _parameter(value, script) for key, value in module.items()})), []
+    if isinstance(module, nn.ModuleDict):
+        parts = {key: _part(value, script, class_of) for key, value in module.items()}
+        return call("nn.ModuleDict", _dict(parts)), []
+    kind = type(module)
+    if getattr(nn, kind.__name__, None) is not kind:
+        raise Untranslatable(f"there is no torch.nn.{kind.__name__}")
+    args, named = _arguments(module)
+    fresh = kind(*args, **named)
+    written = [lift(value) for value in args], {key: lift(value) for key, value in named.items()}
+    return call(f"nn.{kind.__name__}", *written[0], **written[1]), _differences(fresh, module, script)
+
+
+def core_of(core: Any, script: Script, class_of: ClassOf) -> tuple[ast.expr, list[Change]]:
+    """Return the expression that creates a layer's core, and the changes to be made to it.
+
+    If the core is a layer, ``class_of`` writes a class for it into the script.
+    """
+    if hasattr(core, "layer") and hasattr(core, "call"):
+        return call(class_of(core, script)), []
+    return constructor(core, script, class_of)
+
+
+def _part(module: Any, script: Script, class_of: ClassOf) -> ast.expr:
+    made, changes = core_of(module, script, class_of)
+    if changes:
+        raise Untranslatable("a nested module has additional parameters")
+    return made
+
+
+def changes_of(owner: ast.expr, changes: list[Change]) -> list[ast.stmt]:
+    """Return the statements that add parameters and buffers to a module or delete them."""
+    found: list[ast.stmt] = []
+    for name, value, buffer in changes:
+        if value is None:
+            found.append(ast.Delete([ast.Attribute(owner, name, ast.Del())]))
+        elif buffer:
+            found.append(ast.Expr(call(attribute(owner, "register_buffer"), literal(name), value)))
+        else:
+            found.append(assign(attribute(owner, name), value))
+    return found
+
+
+def _arguments(module: Any) -> tuple[list[Any], dict[str, Any]]:
+    args: list[Any] = []
+    named: dict[str, Any] = {}
+    for parameter in inspect.signature(type(module).__init__).parameters.values():
+        if parameter.name in _UNSAID or parameter.kind is inspect.Parameter.VAR_KEYWORD or parameter.name[0] == "_":
+            continue
+        value = getattr(module, parameter.name)
+        if parameter.name == "bias" and not isinstance(value, bool):
+            value = value is not None
+        if parameter.default is inspect.Parameter.empty:
+            args.append(value)
+        elif not _is_default(value, parameter.default):
+            named[parameter.name] = value
+    return args, named
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    if isinstance(value, tuple) and not isinstance(default, tuple):
+        return all(item == default for item in value)
+    return bool(value == default)
+
+
+def _differences(fresh: Any, module: Any, script: Script) -> list[Change]:
+    was = {"parameter": dict(fresh.named_parameters()), "buffer": dict(fresh.named_buffers())}
+    now = {"parameter": dict(module.named_parameters()), "buffer": dict(module.named_buffers())}
+    gone = {name for kind in was for name in was[kind] if name not in now[kind]}
+    found: list[Change] = [(name, None, False) for name in sorted(gone)]
+    for kind, there in now.items():
+        for name, value in there.items():
+            if name not in was[kind]:
+                buffer = kind == "buffer"
+                found.append((name, _filled(value, script) if buffer else _parameter(value, script), buffer))
+    return found
+
+
+def _dict(values: dict[str, ast.expr]) -> ast.expr:
+    return ast.Dict([literal(key) for key in values], list(values.values()))
+
+
+def _parameter(value: Any, script: Script) -> ast.expr:
+    return call("nn.Parameter", _filled(value, script))
+
+
+def _filled(value: Any, script: Script) -> ast.expr:
+    constant = value.detach().flatten()[:1].tolist()
+    maker = {(0.0,): "torch.zeros", (1.0,): "torch.ones"}.get(tuple(constant), "torch.empty")
+    shape = [literal(extent) for extent in value.shape] or [ast.Tuple([], ast.Load())]
+    return call(dotted(maker), *shape)
+
+
+_ACTIVITY = """
+for module in self.modules():
+    for value in getattr(module, "activity", {}).values():
+        total = total + value
+"""
+
+
+def nowhere() -> Closure:
+    """Return an empty function without surrounding names."""
+    return Closure(ast.Lambda(ast.arguments([], [], None, [], [], None, []), ast.Constant(None)), {}, {}, "network")
+
+
+def methods(graph: NetworkGraph, parameters: dict[str, str], script: Script, watched: bool) -> list[ast.stmt]:
+    """Return the methods ``penalty`` and ``constrain``; each one only if the network needs it.
+
+    ``watched`` says whether layers have regularisers of their outputs, whose penalties the modules store.
+    """
+    weights = [(dotted(f"self.{parameters[name]}"), v) for name, v in variables_of(graph).items()]
+    found: list[ast.stmt] = []
+    regularised = [(place, v) for place, v in weights if isinstance(v.regulariser, Regulariser)]
+    if regularised or watched:
+        found.append(_penalty(regularised, script, watched))
+    constrained = [(place, v) for place, v in weights if isinstance(v.constraint, Constraint)]
+    if constrained:
+        found.append(_constrain(constrained, script))
+    return found
+
+
+def activity(layer: Layer, outputs: list[ast.expr], script: Script, block: CodeBlock) -> bool:
+    """Add the statement that stores the penalty of a layer's outputs.
+
+    Return whether the layer has a regulariser of its outputs; without one, nothing is added.
+    """
+    regulariser = getattr(layer, "activity_regularizer", None)
+    if not isinstance(regulariser, Regulariser):
+        return False
+    total: ast.expr | None = None
+    for output in outputs:
+        value = _computed(regulariser.penalty, Expression(output), script, block)
+        share = ast.BinOp(value, ast.Div(), call("max", call("len", output), literal(1)))
+        total = share if total is None else ast.BinOp(total, ast.Add(), share)
+    assert total is not None
+    place = ast.Subscript(dotted("self.activity"), literal(layer.name or "layer"), ast.Store())
+    block.statements.append(ast.Assign([place], total))
+    return True
+
+
+def _penalty(weights: list[tuple[ast.expr, LayerVariable]], script: Script, watched: bool) -> ast.stmt:
+    block = CodeBlock(Names({"self", "total", "module", "value"}), quoted("total = torch.zeros(())"))
+    for place, variable in weights:
+        regulariser = variable.regulariser
+        assert isinstance(regulariser, Regulariser)
+        alike = isinstance(regulariser, (L1, L2, L1L2))  # sums, which do not depend on the order of axes
+        weight = Expression(place if alike else _as_keras(place, variable), shape=variable.shape)
+        value = _computed(regulariser.penalty, weight, script, block)
+        block.statements += quoted("total = total + VALUE", VALUE=value)
+    block.statements += quoted(_ACTIVITY) if watched else []
+    doc = "Return the penalty of the regularisers for the last call."
+    return define("penalty", ["self"], [*block.statements, *quoted("return total")], doc)
+
+
+def _constrain(weights: list[tuple[ast.expr, LayerVariable]], script: Script) -> ast.stmt:
+    block = CodeBlock(Names({"self"}))
+    for place, variable in weights:
+        assert isinstance(variable.constraint, Constraint)
+        weight = block.bind(Expression(_as_keras(place, variable), shape=variable.shape), "weight")
+        value = _as_torch(_computed(variable.constraint.project, weight, script, block), variable)
+        block.statements.append(ast.Expr(call(attribute(place, "copy_"), value)))
+    made = define(
+        "constrain", ["self"], tidied(block.statements), "Project the weights to values that their constraints allow."
+    )
+    made.decorator_list = [call("torch.no_grad")]
+    return made
+
+
+def _computed(function: Any, value: Expression, script: Script, block: CodeBlock) -> ast.expr:
+    return lift(called(function, [value], {}, Scope({}, nowhere(), script, block, inlined)))
+
+
+def _as_keras(place: ast.expr, variable: LayerVariable) -> ast.expr:
+    if variable.axes is None:
+        return place if variable.torch_shape is None else _reshaped(place, variable.shape)
+    if variable.torch_shape is not None:
+        place = _reshaped(place, tuple(variable.shape[axis] for axis in variable.axes))
+    order = [variable.axes.index(axis) for axis in range(len(variable.axes))]
+    return call(attribute(place, "permute"), *(literal(axis) for axis in order))
+
+
+def _as_torch(value: ast.expr, variable: LayerVariable) -> ast.expr:
+    if variable.axes is not None:
+        value = call(attribute(value, "permute"), *(literal(axis) for axis in variable.axes))
+    return value if variable.torch_shape is None else _reshaped(value, variable.torch_shape)
+
+
+def _reshaped(value: ast.expr, shape: tuple[int, ...]) -> ast.expr:
+    return call(attribute(value, "reshape"), *(literal(extent) for extent in shape))
+
 
 _SELF = ast.Name("self", ast.Load())
 

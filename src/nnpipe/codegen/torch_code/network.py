@@ -13,24 +13,29 @@ import numpy as np
 from nnpipe.codegen.layer_imports import is_foreign, torch_layer_call
 from nnpipe.codegen.syntax import assign, attribute, call, class_, dotted, literal, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.torch_code.call_evaluation import called
-from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, Script
+from nnpipe.codegen.torch_code.code_blocks import CodeBlock, Names, NoSource, Scope, Script, tidied
+from nnpipe.codegen.torch_code.expression_evaluation import called
 from nnpipe.codegen.torch_code.function_evaluation import inlined
-from nnpipe.codegen.torch_code.layer_class import inner_class, layer_class
-from nnpipe.codegen.torch_code.modules import Change, changes_of, core_of
-from nnpipe.codegen.torch_code.penalties import activity, methods, nowhere
-from nnpipe.codegen.torch_code.scope import Scope
-from nnpipe.codegen.torch_code.simplification import tidied
-from nnpipe.codegen.torch_code.sources import NoSource
+from nnpipe.codegen.torch_code.layer_class import (
+    Change,
+    activity,
+    changes_of,
+    core_of,
+    inner_class,
+    layer_class,
+    methods,
+    nowhere,
+)
 from nnpipe.codegen.torch_code.values import Expression, ModuleValue, Untranslatable, lift
 from nnpipe.core.errors import ConfigError, MissingDependency
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.references import LayerEntry, Ref
-from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, infer
 from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.graph.weights import variables_of
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.torch.layer_module import computed
+from nnpipe.layers.torch.network_module import computed
 from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.vocabulary import initialisers as law
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.layer import Layer, Shape
 from nnpipe.layers.vocabulary.normalisation import BatchNorm
@@ -80,7 +85,6 @@ def network_class(graph: NetworkGraph, script: Script, wanted: str = "Network") 
 
 def state_of(written: Written, graph: NetworkGraph, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return a network's weights as the ``state_dict`` of its class, with PyTorch's order of axes and shapes."""
-    from nnpipe.layers.graph.weights import variables_of
 
     state = {}
     for name, variable in variables_of(graph).items():
@@ -277,3 +281,66 @@ def _is_watched(graph: NetworkGraph) -> bool:
 def camel(text: str) -> str:
     """Return a name in the form of a class name, such as ``SmallNet`` for ``small_net``."""
     return "".join(part[:1].upper() + part[1:] for part in re.split(r"\W|_", text) if part) or "Network"
+
+
+def first_weights(graph: NetworkGraph, written: Written, script: Script) -> str:
+    """Write the function that initialises a network's weights into a script, and return its name.
+
+    The distributions are those of the initialisers; PyTorch draws the numbers.
+
+    Raises
+    ------
+    Untranslatable
+        If an initialiser cannot be translated.
+    """
+    body: list[ast.stmt] = []
+    for title, variable in variables_of(graph).items():
+        place = dotted(f"network.{written.parameters[title]}")
+        body += _drawn(variable.initialiser, variable.shape, place)
+    made = define("first_weights", ["network"], body, "Initialise the weights of a network.")
+    made.decorator_list = [call("torch.no_grad")]
+    return script.define("first_weights", made)
+
+
+def _drawn(initialiser: Any, shape: tuple[int, ...], place: ast.expr) -> list[ast.stmt]:
+    """Return the statements that initialise one weight of a shape in Keras's order of axes."""
+    seed = getattr(initialiser, "seed", None)
+    more: dict[str, ast.expr] = {}
+    if seed is not None:
+        more = {"generator": call(attribute(call("torch.Generator"), "manual_seed"), literal(seed))}
+    if isinstance(initialiser, law.Zeros):
+        return _init("zeros_", place)
+    if isinstance(initialiser, law.Ones):
+        return _init("ones_", place)
+    if isinstance(initialiser, law.Constant) and not isinstance(initialiser.value, tuple):
+        return _init("constant_", place, initialiser.value)
+    if isinstance(initialiser, law.RandomUniform):
+        return _init("uniform_", place, initialiser.minval, initialiser.maxval, **more)
+    if isinstance(initialiser, law.RandomNormal):
+        return _init("normal_", place, initialiser.mean, initialiser.stddev, **more)
+    if isinstance(initialiser, law.TruncatedNormal):
+        return _truncated(place, initialiser.mean, initialiser.stddev, more)
+    if hasattr(initialiser, "spread"):
+        distribution, width = initialiser.spread(shape)
+        if distribution == "uniform":
+            return _init("uniform_", place, -width, width, **more)
+        if distribution == "untruncated_normal":
+            return _init("normal_", place, 0.0, width, **more)
+        return _truncated(place, 0.0, width, more)
+    if isinstance(initialiser, law.Orthogonal):
+        gain = {} if initialiser.gain == 1 else {"gain": literal(initialiser.gain)}
+        return _init("orthogonal_", place, **gain, **more)
+    if hasattr(initialiser, "inner"):  # the bias of an LSTM, whose forget gate starts with ones
+        width = shape[-1] // 4
+        part = ast.Subscript(place, ast.Slice(literal(width), literal(2 * width)), ast.Load())
+        return [*_drawn(initialiser.inner, shape, place), *_init("ones_", part)]
+    raise Untranslatable(f"{type(initialiser).__name__} cannot be translated")
+
+
+def _truncated(place: ast.expr, mean: float, width: float, more: dict[str, ast.expr]) -> list[ast.stmt]:
+    edges = {"a": literal(mean - 2 * width), "b": literal(mean + 2 * width)}
+    return _init("trunc_normal_", place, mean, width, **edges, **more)
+
+
+def _init(function: str, place: ast.expr, *args: float, **named: ast.expr) -> list[ast.stmt]:
+    return [ast.Expr(call(f"nn.init.{function}", place, *(literal(value) for value in args), **named))]

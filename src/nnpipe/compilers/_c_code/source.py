@@ -16,8 +16,7 @@ from nnpipe.compilers._c_code.operators.catalogue import BUILDERS
 from nnpipe.compilers._c_code.step import C_TYPES, Builder, CKernel, CStep, OperatorView
 from nnpipe.core.errors import ArtifactError, CompileError
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.formats.tflite_names import operator_name
-from nnpipe.formats.tflite_program import TFLiteProgram
+from nnpipe.formats.tflite_graph import TFLiteProgram, operator_name
 
 _KERNELS = Path(__file__).with_name("kernels")
 _ALIGNMENT = 16

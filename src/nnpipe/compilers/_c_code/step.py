@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import CompileError
-from nnpipe.formats.tflite_program import ProgramOperator, ProgramTensor, TFLiteProgram
+from nnpipe.formats.tflite_graph import ProgramOperator, ProgramTensor, TFLiteProgram
 
 C_TYPES = {
     "int8": "int8_t", "uint8": "uint8_t", "int16": "int16_t", "int32": "int32_t", "int64": "int64_t",

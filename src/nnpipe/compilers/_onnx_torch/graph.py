@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nnpipe.compilers._onnx_torch.call import Known, OperatorCall, tensor_of_known
-from nnpipe.compilers._onnx_torch.lengths import computed
-from nnpipe.compilers._onnx_torch.table import table
+from nnpipe.compilers._onnx_torch import elementwise, shapes, weighted
+from nnpipe.compilers._onnx_torch.call import Known, OperatorCall, computed, tensor_of_known
 from nnpipe.core.errors import CompileError
 from nnpipe.core.messages import one_line
-from nnpipe.formats.onnx_network import ONNXNetwork
-from nnpipe.formats.onnx_nodes import ONNXNode
-from nnpipe.layers.imports.constant_folding import fold
+from nnpipe.formats.onnx_network import ONNXNetwork, ONNXNode
+from nnpipe.layers.imports.translation import fold
+
+_FAMILIES = (
+    elementwise.operators,
+    elementwise.reduction_operators,
+    shapes.operators,
+    shapes.indexing_operators,
+    weighted.operators,
+    weighted.window_operators,
+)
+OWN = frozenset({"Constant", "Shape", "Size"})
+"""Operators that :class:`~nnpipe.compilers._onnx_torch.graph.GraphRun` computes itself."""
+
+
+def table() -> Mapping[str, Callable[[OperatorCall], Any]]:
+    """Return the operators by their names in ONNX."""
+    return {name: operator for operators in _FAMILIES for name, operator in operators().items()}
+
+
+def untranslated(kinds: Iterable[str]) -> list[str]:
+    """Return the operators among these that are not translated, each once."""
+    known = table().keys() | OWN
+    return [kind for kind in dict.fromkeys(kinds) if kind not in known]
+
 
 _LARGEST_FOLDED = 1 << 26  # values
 

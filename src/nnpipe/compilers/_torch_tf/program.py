@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nnpipe.compilers._tflite_conversion import Call
-from nnpipe.compilers._torch_tf.table import table
+from nnpipe.compilers._torch_tf import (
+    convolutions,
+    elementwise,
+    matrices,
+    pooling,
+    recurrent,
+    reductions,
+    shapes,
+    slicing,
+)
 from nnpipe.compilers._torch_tf.values import TO_LAST, Value, cast, type_name
 from nnpipe.core.errors import CompileError
 from nnpipe.core.messages import one_line
 from nnpipe.frameworks.torch_program import QUANTISED, LoadedProgram, quiet
 from nnpipe.frameworks.torch_state import changes_values
+
+_FAMILIES = (
+    elementwise.operators,
+    elementwise.activation_operators,
+    reductions.operators,
+    shapes.operators,
+    slicing.operators,
+    shapes.creation_operators,
+    matrices.operators,
+    convolutions.operators,
+    pooling.operators,
+    matrices.normalisation_operators,
+    pooling.resizing_operators,
+    matrices.attention_operators,
+    recurrent.operators,
+)
+
+
+def table() -> Mapping[str, Callable[..., Any]]:
+    """Return the operators by their names in PyTorch, with an overload only where it differs from the others."""
+    return {name: operator for operators in _FAMILIES for name, operator in operators().items()}
+
 
 ALREADY_QUANTISED = "it is quantised already; start from the floats it came from, with --precision int8"
 _SHOWN = 5
@@ -239,3 +270,21 @@ def _interface(native: Any) -> tuple[list[str], list[Any]]:
     nodes = {node.name: node for node in native.graph.nodes}
     outputs = [nodes[spec.arg.name] for spec in signature.output_specs if spec.kind is OutputKind.USER_OUTPUT]
     return inputs, outputs
+
+
+# Neither in the table of translations nor decomposed by PyTorch into operators that are.  The list is not complete.
+_FOURIER = (
+    "_fft_c2c _fft_c2r _fft_r2c fft_fft fft_fft2 fft_fftn fft_ifft fft_ifft2 fft_ifftn fft_irfft fft_irfft2 fft_irfftn "
+    "fft_rfft fft_rfft2 fft_rfftn"
+)
+_SIZED_BY_VALUES = "masked_select nonzero _unique2 unique_consecutive unique_dim"
+_OTHERS = (
+    "adaptive_max_pool3d bincount bucketize complex cummax cummin cumprod digamma erfinv histc index_reduce kthvalue "
+    "lgamma linalg_cholesky linalg_cholesky_ex linalg_eig linalg_householder_product "
+    "linalg_inv linalg_inv_ex linalg_lu_factor_ex linalg_qr "
+    "logcumsumexp masked_scatter median mode multinomial nanmedian polygamma scatter_add scatter_reduce searchsorted "
+    "view_as_complex view_as_real"
+)
+
+UNTRANSLATED = frozenset(f"{_FOURIER} {_SIZED_BY_VALUES} {_OTHERS}".split())
+"""Their names without overloads."""

@@ -8,10 +8,70 @@ SQLite cannot store, is NULL (infinity is stored as it is).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nnpipe.experiment.database._column_types import checked, name_columns
+from nnpipe.core.errors import ArtifactError, ConfigError
+
+if TYPE_CHECKING:
+    from nnpipe.experiment.database.connections import Connections
+
+
+# Types of columns that check what SQLite returns: it stores a value of any type in any column.
+#
+# A file may have been written by somebody else.  A value of another type would otherwise fail
+# anywhere, far from the file.
+
+_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "yes or no (1 or 0)"}
+
+
+class WrongValue(ArtifactError):
+    """What a database holds cannot have been written by nnpipe; the message has yet to name the database."""
+
+
+def checked(base: Any, python: Any, most: float | None = None) -> Any:
+    """Return a class like a type of SQLAlchemy, with a check that SQLite returns values of a type of Python.
+
+    With ``most``, numbers are from 0 to this one.
+
+    PostgreSQL makes this check itself.
+    """
+
+    class Checked(base):  # type: ignore[misc]
+        where = ""
+        nullable = True
+
+        def result_processor(self, dialect: Any, coltype: object) -> Callable[[Any], Any] | None:
+            if dialect.name != "sqlite":
+                found: Callable[[Any], Any] | None = super().result_processor(dialect, coltype)
+                return found
+            where, nullable = self.where, self.nullable
+
+            def check(value: Any) -> Any:
+                if value is None and nullable:
+                    return value
+                if isinstance(value, int) and (python is float or (python is bool and value in (0, 1))):
+                    value = python(value)
+                if type(value) is not python:
+                    found = "nothing" if value is None else repr(value)[:40]
+                    raise WrongValue(f"{where} holds {found} in place of {_WORDS[python]}")
+                if most is not None and not 0 <= value <= most:
+                    raise WrongValue(f"{where} holds {value!r}, which is not from 0 to {most:,.0f}")
+                return value
+
+            return check
+
+    return Checked
+
+
+def name_columns(metadata: Any) -> None:
+    """Pass its place to the type of every column, and whether it may have no value."""
+    for table in metadata.tables.values():
+        for column in table.columns:
+            column.type = column.type.copy()
+            column.type.where, column.type.nullable = f"{table.name}.{column.name}", bool(column.nullable)
+
 
 SCHEMA = 5
 """Version of the tables."""
@@ -242,3 +302,106 @@ def tables() -> Tables:
     )
     name_columns(metadata)
     return found
+
+
+def _add_jobs(connection: Any) -> None:
+    tables().jobs.create(connection, checkfirst=True)
+
+
+def _add_searches(connection: Any) -> None:
+    for table in (tables().searches, tables().trials, tables().reports):
+        table.create(connection, checkfirst=True)
+
+
+def _add_results(connection: Any) -> None:
+    import sqlalchemy as sa
+    from sqlalchemy.schema import CreateColumn
+
+    t = tables().trials
+    known = {each["name"] for each in sa.inspect(connection).get_columns(t.name)}
+    for column in (t.c.intervals, t.c.files):
+        if column.name not in known:  # the step before creates the table as it is now
+            described = CreateColumn(column).compile(connection)
+            connection.execute(sa.text(f"ALTER TABLE {t.name} ADD COLUMN {described}"))
+
+
+def _add_device_tickets(connection: Any) -> None:
+    tables().device_tickets.create(connection, checkfirst=True)
+
+
+MIGRATIONS: dict[int, Callable[[Any], None]] = {
+    1: _add_jobs, 2: _add_searches, 3: _add_results, 4: _add_device_tickets,
+}  # fmt: skip
+"""By schema version: the function that updates the tables to the next version."""
+
+
+def check(connections: Connections, *, create: bool) -> None:
+    """Create or update the tables of a database, or raise.
+
+    Raises
+    ------
+    ArtifactError
+        If it holds something else, or its schema cannot be read.
+    ConfigError
+        If there are no tables and ``create`` is false.
+    """
+    with connections.reading() as connection:
+        found = _schema_of(connection, connections)
+    if found == SCHEMA:
+        return
+    if found is None and not create:
+        raise ConfigError(f"{connections.shown}: holds no runs yet")
+    connections.prepare_file()
+    with connections.writing() as connection:
+        found = _schema_of(connection, connections)  # another process may have been first
+        if found is None:
+            tables().metadata.create_all(connection)
+            connection.execute(tables().about.insert(), {"name": "schema", "value": str(SCHEMA)})
+        elif found < SCHEMA:
+            for older in range(found, SCHEMA):
+                MIGRATIONS[older](connection)
+            connection.execute(tables().about.update().values(value=str(SCHEMA)).where(_is_schema()))
+
+
+def _is_schema() -> Any:
+    return tables().about.c.name == "schema"
+
+
+def _schema_of(connection: Any, connections: Connections) -> int | None:
+    import sqlalchemy as sa
+
+    if not connections.postgresql:
+        _check_plain(connection)
+    names = sa.inspect(connection).get_table_names()
+    if tables().about.name not in names:
+        # A PostgreSQL database may be shared; a file belongs to one.
+        if names and not connections.postgresql:
+            raise ArtifactError(f"{connections.shown}: an SQLite database of something else, not a run database")
+        return None
+    text = str(connection.execute(sa.select(tables().about.c.value).where(_is_schema())).scalar())
+    schema = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+    if schema > SCHEMA:
+        raise ArtifactError(
+            f"{connections.shown}: written by a newer nnpipe (schema {schema}, not {SCHEMA}): upgrade nnpipe"
+        )
+    if schema != SCHEMA and schema not in MIGRATIONS:
+        raise ArtifactError(f"{connections.shown}: of schema {text[:20]}, which this nnpipe does not read")
+    return schema
+
+
+def _check_plain(connection: Any) -> None:
+    """Raise :class:`WrongValue` if a file has more than tables: views and the like compute what their author likes."""
+    import sqlalchemy as sa
+
+    stored = sa.text("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    for kind, name, sql in connection.execute(stored).all():
+        words = str(sql).upper().split()
+        if kind not in ("table", "index") or "VIRTUAL" in words[:2]:
+            raise WrongValue(f"holds a {kind} {str(name)[:80]!r}, which no run database has")
+        if kind == "table":
+            columns = connection.execute(
+                sa.text("SELECT name, hidden FROM pragma_table_xinfo(:table)"), {"table": name}
+            )
+            for column, hidden in columns.all():
+                if hidden:
+                    raise WrongValue(f"{name}.{column} is computed, not stored, which no run database does")

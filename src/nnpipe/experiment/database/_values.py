@@ -9,8 +9,7 @@ from typing import Any
 from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import one_line
-from nnpipe.experiment.database._column_types import WrongValue
-from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, NOTHING, TEXT
+from nnpipe.experiment.database._tables import BOOLEAN, FLOAT, INTEGER, NOTHING, TEXT, WrongValue
 
 MOST = 500
 """The greatest length of a name in characters: PostgreSQL's indices take 2700 bytes."""

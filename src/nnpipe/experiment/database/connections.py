@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency
-from nnpipe.experiment.database import _run_lookup, _schema
-from nnpipe.experiment.database._column_types import WrongValue
+from nnpipe.experiment.database import _run_lookup, _tables
+from nnpipe.experiment.database._tables import WrongValue
 
 _LIMIT_LENGTH = 0  # of sqlite3.h: SQLITE_LIMIT_LENGTH
 _LONGEST = 64 << 20  # bytes of a value
@@ -42,7 +42,7 @@ class Connections:
         self._mine = threading.local()
         _OPEN.add(self)
         try:
-            _schema.check(self, create=create)
+            _tables.check(self, create=create)
         except BaseException:
             self.close()
             raise

@@ -10,7 +10,7 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.database import _run_lookup, _sql_statements
+from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database.artifacts import Artifacts
 from nnpipe.experiment.database.connections import Connections
@@ -157,9 +157,7 @@ class RunDatabase(Closing):
             identity = _run_lookup.identity(connection, run)
             connection.execute(table.delete().where(table.c.run == identity))
             if rows:
-                connection.execute(
-                    _sql_statements.insert("origins"), [row | {"run": identity} for row in rows.values()]
-                )
+                connection.execute(_run_lookup.insert("origins"), [row | {"run": identity} for row in rows.values()])
 
     def origins(self, run: str) -> list[Origin]:
         """Return the origins of a run's classes and functions, sorted by path."""

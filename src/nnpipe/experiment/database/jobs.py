@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.progress_file import MOST_METRICS
+from nnpipe.core.progress import MOST_METRICS
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._run_ownership import holder, may_be_alive
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import document, unreal
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.run_statistics import insert_statistics, statistic_rows
-from nnpipe.experiment.database.runs import insert, tellable
+from nnpipe.experiment.database.runs import holder, insert, may_be_alive, tellable
 
 NOT_STARTED, CREATING, INITIALISING, IN_PROGRESS = "not started", "creating", "initialising", "in progress"
 COMPLETED, CANCELLED, FAILED = "completed", "cancelled", "failed"

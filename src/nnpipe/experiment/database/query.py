@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
 from nnpipe.experiment.status import NEXT
 
 Value = float | str | bool | None

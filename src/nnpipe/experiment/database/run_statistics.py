@@ -6,13 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nnpipe.core.errors import ConfigError
-from nnpipe.experiment.database import _run_lookup, _sql_statements
-from nnpipe.experiment.database._column_types import WrongValue
-from nnpipe.experiment.database._tables import tables
+from nnpipe.experiment.database import _run_lookup
+from nnpipe.experiment.database._tables import WrongValue, tables
 from nnpipe.experiment.database._values import number, real, restored, text_checked, unreal
 from nnpipe.experiment.database.connections import Connections
-from nnpipe.experiment.history import History
-from nnpipe.experiment.statistics import Statistic, Statistics
+from nnpipe.experiment.history import History, Statistic, Statistics
 
 _FIELDS = ("weight", "mean", "spread", "least", "greatest")
 _AT_ONCE = 20_000  # values sent in one statement
@@ -95,7 +93,7 @@ class RunFigures:
             known = self._cut(connection, history, begin) if count else {}
             self._insert(connection, history, known, listed, begin)
             total = begin + len(listed)
-            connection.execute(_sql_statements.update("histories"), {"of": history, "rows": total})
+            connection.execute(_run_lookup.update("histories"), {"of": history, "rows": total})
             return total
 
     def history(self, run: str, name: str) -> History:
@@ -143,10 +141,10 @@ class RunFigures:
             return dict(tuple(row) for row in connection.execute(query.order_by(table.c.id)))
 
     def _history(self, connection: Any, run: str, name: str) -> tuple[int, int]:
-        for found in connection.execute(_sql_statements.select("histories", "run", "id", "name", "rows"), {"of": run}):
+        for found in connection.execute(_run_lookup.select("histories", "run", "id", "name", "rows"), {"of": run}):
             if found.name == name:
                 return found.id, found.rows
-        made = connection.execute(_sql_statements.insert("histories"), {"run": run, "name": name, "rows": 0})
+        made = connection.execute(_run_lookup.insert("histories"), {"run": run, "name": name, "rows": 0})
         return made.inserted_primary_key[0], 0
 
     def _cut(self, connection: Any, history: int, begin: int) -> dict[str, int]:
@@ -173,10 +171,8 @@ class RunFigures:
     ) -> None:
         lacking = dict.fromkeys(name for row in rows for name in row if name not in known)
         if lacking:
-            connection.execute(
-                _sql_statements.insert("series"), [{"history": history, "name": name} for name in lacking]
-            )
-            query = _sql_statements.select("series", "history", "name", "id")
+            connection.execute(_run_lookup.insert("series"), [{"history": history, "name": name} for name in lacking])
+            query = _run_lookup.select("series", "history", "name", "id")
             known = dict(tuple(row) for row in connection.execute(query, {"of": history}))
         points = [
             {"series": known[name], "row": place, "kind": kind, "value": value}
@@ -184,7 +180,7 @@ class RunFigures:
             for name, (kind, value) in row.items()
         ]
         for first in range(0, len(points), _AT_ONCE):
-            connection.execute(_sql_statements.insert("points"), points[first : first + _AT_ONCE])
+            connection.execute(_run_lookup.insert("points"), points[first : first + _AT_ONCE])
 
 
 def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list[dict[str, Any]]:
@@ -194,7 +190,7 @@ def statistic_rows(values: Mapping[str, float | Statistic] | Statistics) -> list
 
 def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], most: int | None = None) -> None:
     """Store statistics within a transaction; with ``most``, store at most so many names for the run."""
-    query = _sql_statements.select("statistics", "run", "name", "position")
+    query = _run_lookup.select("statistics", "run", "name", "position")
     places: dict[str, int] = dict(tuple(row) for row in connection.execute(query, {"of": run}))
     following, stored, before = max(places.values(), default=-1) + 1, [], set(places)
     for row in rows:
@@ -207,7 +203,7 @@ def insert_statistics(connection: Any, run: str, rows: list[dict[str, Any]], mos
     again = [row["name"] for row in stored if row["name"] in before]
     _delete(connection, table, table.c.run == run, table.c.name, again)
     if stored:
-        connection.execute(_sql_statements.insert("statistics"), stored)
+        connection.execute(_run_lookup.insert("statistics"), stored)
 
 
 def _row(name: str, given: float | Statistic) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
 import time
 import uuid
@@ -13,13 +14,57 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.secret import shown_settings
 from nnpipe.experiment.configuration import Configuration
-from nnpipe.experiment.database import _run_lookup, _sql_statements
-from nnpipe.experiment.database._run_ownership import hold, holder, may_be_alive
+from nnpipe.experiment.database import _run_lookup
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import leaves, text_checked
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.status import NEXT
+
+
+def hold(connection: Any, before: RunRecord, *, even_if_running: bool) -> None:
+    """Make this process the owner of a run, within a transaction; see :meth:`Runs.take_up`."""
+    table = tables().runs
+    if before.status == "completed":
+        raise ConfigError(f"run {before.id[:12]} of {before.experiment} is completed")
+    if before.status == "running" and not even_if_running and may_be_alive(connection, before):
+        raise ConfigError(
+            f"run {before.id[:12]} of {before.experiment} is running in process {before.process} on {before.host}; "
+            "if that is gone, take it over"
+        )
+    values = holder() | {"status": "running", "reason": "", "started": time.time(), "ended": None}
+    connection.execute(table.update().where(table.c.id == before.id).values(**values))
+
+
+def may_be_alive(connection: Any, record: RunRecord) -> bool:
+    """Return whether the process that owns a run may still exist; on another machine this is not known."""
+    import psutil
+    import sqlalchemy as sa
+
+    if record.process is None:
+        return False
+    if record.host != platform.node():
+        return True
+    table = tables().runs
+    began = connection.scalar(sa.select(table.c.process_started).where(table.c.id == record.id))
+    try:
+        # Process ids are reused, but not together with the start time.
+        return began is None or abs(psutil.Process(record.process).create_time() - began) < 1.0
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True
+
+
+def holder() -> dict[str, Any]:
+    """Return the columns of a run that identify this process."""
+    import psutil
+
+    return {
+        "host": platform.node(),
+        "process": os.getpid(),
+        "process_started": psutil.Process().create_time(),
+    }
 
 
 class Runs:
@@ -205,7 +250,7 @@ class Runs:
         """
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
-            now = connection.scalar(_sql_statements.select("runs", "id", "status"), {"of": identity})
+            now = connection.scalar(_run_lookup.select("runs", "id", "status"), {"of": identity})
             if status not in NEXT or (status != now and status not in NEXT[now]):
                 raise ConfigError(f"run {identity[:12]} is {now} and cannot become {status}")
             values: dict[str, Any] = {"status": status, "reason": tellable(reason)}
@@ -213,13 +258,13 @@ class Runs:
                 values |= holder() | {"started": time.time(), "ended": None}
             elif status != "created":
                 values |= {"process": None, "process_started": None, "ended": time.time()}
-            connection.execute(_sql_statements.update("runs"), {"of": identity, **values})
+            connection.execute(_run_lookup.update("runs"), {"of": identity, **values})
 
     def advance(self, run: str, done: int, total: int = 0) -> None:
         """Record how many steps of a run are done."""
         with self._connections.writing() as connection:
             identity = _run_lookup.identity(connection, run)
-            connection.execute(_sql_statements.update("runs"), {"of": identity, "done": done, "total": total})
+            connection.execute(_run_lookup.update("runs"), {"of": identity, "done": done, "total": total})
 
     def delete(self, runs: Iterable[str], *, even_if_running: bool = False) -> list[str]:
         """Delete runs and everything in the database that only they use; all of them or none.
@@ -266,7 +311,7 @@ def insert(
         "status": "created", "reason": "", "done": 0, "total": 0, "created": now, "host": platform.node(),
         "environment": json.dumps(dict(environment or {}), allow_nan=False),
     }  # fmt: skip
-    connection.execute(_sql_statements.insert("runs"), values)
+    connection.execute(_run_lookup.insert("runs"), values)
     known = [_run_lookup.identity(connection, parent) for parent in parents]
     for position, parent in enumerate(dict.fromkeys(known)):
         row = {"run": identity, "parent": parent, "position": position}
@@ -294,8 +339,8 @@ def digest_of(configuration: Configuration) -> str:
 def configured(connection: Any, configuration: Configuration) -> str:
     """Store a configuration without its secrets, unless it is stored already, and return its digest."""
     tree, digest = shown_settings(configuration.tree), digest_of(configuration)
-    if connection.scalar(_sql_statements.select("configurations", "digest", "digest"), {"of": digest}) is None:
+    if connection.scalar(_run_lookup.select("configurations", "digest", "digest"), {"of": digest}) is None:
         rows = {row["path"]: row | {"configuration": digest} for row in leaves(tree)}
-        connection.execute(_sql_statements.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
-        connection.execute(_sql_statements.insert("settings"), list(rows.values()))
+        connection.execute(_run_lookup.insert("configurations"), {"digest": digest, "tree": json.dumps(tree)})
+        connection.execute(_run_lookup.insert("settings"), list(rows.values()))
     return digest

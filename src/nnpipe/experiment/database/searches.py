@@ -13,13 +13,12 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.configuration import Configuration
 from nnpipe.experiment.database import _run_lookup
-from nnpipe.experiment.database._run_ownership import holder
-from nnpipe.experiment.database._sql_conditions import best_value
+from nnpipe.experiment.database._run_lookup import best_value
 from nnpipe.experiment.database._tables import tables
 from nnpipe.experiment.database._values import document
 from nnpipe.experiment.database.connections import Connections
 from nnpipe.experiment.database.records import RunRecord
-from nnpipe.experiment.database.runs import configured, insert
+from nnpipe.experiment.database.runs import configured, holder, insert
 from nnpipe.experiment.database.trials import TrialRows
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.cluster_entrypoint import carry
-from nnpipe.jobs.agent.control import Refused, cancel, resume, start
+from nnpipe.jobs.agent.control import Refused, cancel, carry, resume, start
 from nnpipe.jobs.agent.status import look
 from nnpipe.jobs.agent.supervisor import run
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,6 +18,7 @@ from nnpipe.jobs.agent import files
 from nnpipe.jobs.agent.folder_lock import take
 from nnpipe.jobs.agent.processes import send
 from nnpipe.jobs.agent.status import job_state, look, record_end, supervising_processes
+from nnpipe.jobs.agent.supervisor import run
 from nnpipe.jobs.agent.termination import SURELY
 
 _PAUSE = 0.05
@@ -156,3 +160,20 @@ def _launch(folder: Path, program: Sequence[str], lock: int) -> None:
     if status < 0:
         raise NeverReady(f"it was ended by {signal.Signals(-status).name} while it started")
     raise NeverReady(f"it could not be started; the end of {folder / files.LOG} tells why, unless it was killed")
+
+
+TASK = "task.json"
+SENT, REPORTS = "\0sent", "\0progress"
+"""The placeholders of the script and the progress file in a command, until their paths are known."""
+
+
+def carry(sent: Path) -> None:
+    """Run the job that was sent to a folder, and exit with status 0 if it is completed."""
+    job = json.loads((sent / TASK).read_bytes())
+    folder = Path(tempfile.mkdtemp(prefix="nnpipe-job-"))
+    places = {SENT: str(sent / job["file"]), REPORTS: str(folder / files.PROGRESS)}
+    job["command"] = [places.get(word, word) for word in job["command"]]
+    if take(folder) is None:
+        sys.exit(f"nnpipe: {folder} cannot be locked")
+    files.write(folder, files.JOB, job)
+    run(folder, None, relayed=True)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.final_state import NEVER_STARTED, RESTARTED, VANISHED, ended
 from nnpipe.jobs.agent.folder_lock import held, take
 from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, processes_with_variable, state_of
-from nnpipe.jobs.agent.supervisor import MARK
+from nnpipe.jobs.agent.supervisor import MARK, NEVER_STARTED, RESTARTED, VANISHED, ended
 from nnpipe.jobs.agent.termination import end
 
 MOST = 1 << 20

@@ -12,24 +12,193 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
+import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from nnpipe.jobs.agent import files
-from nnpipe.jobs.agent.final_state import GUARD_KILLED, SUPERVISOR_KILLED, ended
-from nnpipe.jobs.agent.output_checks import checked, snapshot
 from nnpipe.jobs.agent.processes import ProcessIdentity, descendants, identity, state_of
-from nnpipe.jobs.agent.relay import Relay
 from nnpipe.jobs.agent.termination import end, reap
+
+# Reports are enclosed in control characters that programs do not print (ASCII's record and unit separators).
+_TOLD = re.compile(r"\x1e(\{[^\x1e\x1f]*\})\x1f\n?")
+_PIECE = 1 << 16
+
+
+class Relay:
+    """Writes new progress of a job to standard output."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._begin = folder, 0
+
+    def tell(self) -> None:
+        """Write the progress since the last call."""
+        while True:
+            data, _ = files.piece(self._folder, files.PROGRESS, self._begin, _PIECE)
+            if not data:
+                return
+            self._begin += len(data)
+            _write({"progress": data.decode("latin-1")})
+
+    def end(self, record: dict[str, Any]) -> None:
+        """Write the record of the job's end."""
+        self.tell()
+        _write({"ended": record})
+
+
+def separated(text: str) -> tuple[str, bytes, dict[str, Any] | None]:
+    """Split a job's output into the script's output, its progress file, and the record of the end."""
+    progress, end_of = b"", None
+    for said in _TOLD.findall(text):
+        try:
+            told = json.loads(said)
+        except ValueError:
+            continue
+        if isinstance(told.get("progress"), str):
+            progress += told["progress"].encode("latin-1", "replace")
+        if isinstance(told.get("ended"), dict):
+            end_of = told["ended"]
+    return _TOLD.sub("", text), progress, end_of
+
+
+def _write(told: dict[str, Any]) -> None:
+    os.write(1, b"\x1e" + json.dumps(told).encode() + b"\x1f\n")
+
+
+SUPERVISOR_KILLED = "the process that supervised it was killed"
+GUARD_KILLED = "the process that guarded its supervisor was killed"
+RESTARTED = "the machine was restarted while it ran"
+VANISHED = "all its processes were killed"
+NEVER_STARTED = "it was never started: the command that submitted it was ended"
+
+
+def ended(
+    job: Mapping[str, Any],
+    *,
+    status: int | None = None,
+    cancelled: bool = False,
+    cause: str = "",
+    outputs: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return the record of a job's end.
+
+    Parameters
+    ----------
+    job
+        The job.
+    status
+        The script's exit status, negative for a signal; None if it did not end by itself.
+    cancelled
+        Whether the job was cancelled.
+    cause
+        Another reason for the end.
+    outputs
+        The result of the check of the outputs.
+
+    Returns
+    -------
+    dict
+        ``state`` (completed, cancelled or failed), ``reason``, ``status``, ``outputs``, ``attempt`` and ``at``,
+        seconds since 1970.
+    """
+    state, reason = _judged(status, cancelled, cause, outputs)
+    return {
+        "state": state, "reason": reason, "status": status, "outputs": [dict(one) for one in outputs],
+        "attempt": job.get("attempt", 1), "at": time.time(),
+    }  # fmt: skip
+
+
+def _judged(status: int | None, cancelled: bool, cause: str, outputs: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    if cancelled:
+        return "cancelled", cause
+    if cause:
+        return "failed", cause
+    if status is None:
+        return "failed", "nobody knows how it ended"
+    if status < 0:
+        return "failed", _killed(-status)
+    if status:
+        return "failed", f"the script ended with status {status}"
+    faults = [f"{one['path']} {one['fault']}" for one in outputs if one["fault"]]
+    if faults:
+        more = f" (and {len(faults) - 3} more)" if len(faults) > 3 else ""
+        return "failed", f"the script ended with status 0, but {'; '.join(faults[:3])}{more}"
+    return "completed", ""
+
+
+def _killed(number: int) -> str:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+    return f"the script was ended by {name}{hint}"
+
+
+_BLOCK = 1 << 20
+
+
+def snapshot(outputs: Iterable[str], directory: Path) -> dict[str, Any]:
+    """Return the present state of each output: inode, time of change, size and SHA-256; None if it is missing."""
+    return {name: _seen(directory / name) for name in outputs}
+
+
+def checked(outputs: Iterable[str], directory: Path, before: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Check the outputs of a job that has finished.
+
+    Returns
+    -------
+    list of dict
+        The ``path``, ``size``, ``sha256`` and ``fault`` of each output.  ``fault`` is empty if the file exists, is not
+        empty, and was written by the job.
+    """
+    return [_checked(name, directory / name, before.get(name)) for name in outputs]
+
+
+def _checked(name: str, path: Path, before: Any) -> dict[str, Any]:
+    try:
+        now = _seen(path)
+    except OSError as error:
+        return _faulty(name, f"cannot be read ({error.strerror or error})")
+    if now is None:
+        return _faulty(name, "is no file" if path.exists() else "was not written")
+    if not now["size"]:
+        return _faulty(name, "is empty")
+    stale = now == before
+    fault = "lay there before the job began, and was not written anew" if stale else ""
+    return {"path": name, "size": now["size"], "sha256": now["sha256"], "fault": fault}
+
+
+def _faulty(name: str, fault: str) -> dict[str, Any]:
+    return {"path": name, "size": 0, "sha256": "", "fault": fault}
+
+
+def _seen(path: Path) -> dict[str, Any] | None:
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its other end
+            return None
+        with open(path, "rb") as handle:
+            found = os.fstat(handle.fileno())
+            digest = hashlib.sha256()
+            while block := handle.read(_BLOCK):
+                digest.update(block)
+    except FileNotFoundError:
+        return None
+    return {
+        "inode": found.st_ino, "mtime_ns": found.st_mtime_ns, "size": found.st_size, "sha256": digest.hexdigest(),
+    }  # fmt: skip
+
 
 MARK = "NNPIPE_JOB"
 """The environment variable of all processes of a job."""

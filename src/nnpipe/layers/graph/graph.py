@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from nnpipe.core.naming import snake_case
+from nnpipe.core.messages import snake_case
 from nnpipe.layers.graph import shape_inference
-from nnpipe.layers.graph.references import LayerEntry, Ref, Use
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary.layer import Inputs, Layer, LayerCall, LayerOutput, Tensor, tensors
 

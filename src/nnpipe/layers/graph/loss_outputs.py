@@ -8,7 +8,7 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.references import LayerEntry
+from nnpipe.layers.graph.shape_inference import LayerEntry
 from nnpipe.layers.vocabulary.outputs import JudgedOutput
 
 

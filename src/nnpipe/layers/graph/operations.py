@@ -6,23 +6,34 @@ layer over several axes adds its bias by itself.  So costs and times follow as f
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any, Literal
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.graph import Graph
-from nnpipe.core.graph_sizes import Shapes
-from nnpipe.core.primitive_shapes import convolution, matrix_product, product
-from nnpipe.core.primitives import PlainPrimitive, PoolingPrimitive, RecurrentPrimitive
+from nnpipe.core.graph import Graph, Operation, Shapes
+from nnpipe.core.primitives import (
+    PlainKind,
+    PlainPrimitive,
+    PoolingPrimitive,
+    Primitive,
+    RecurrentPrimitive,
+    convolution,
+    linear,
+    matrix_product,
+    product,
+)
+from nnpipe.core.tensors import TensorSpec
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.loss_outputs import finished
-from nnpipe.layers.graph.operation_writer import OperationWriter
-from nnpipe.layers.graph.shape_inference import infer
+from nnpipe.layers.graph.shape_inference import Ref, Use, infer
 from nnpipe.layers.problems import raise_if
-from nnpipe.layers.vocabulary import convolutions, depthwise, merging, normalisation, pooling, resizing
+from nnpipe.layers.vocabulary import convolutions, normalisation, pooling, reshaping, resizing
 from nnpipe.layers.vocabulary.activation_layers import ELU, Activation, LeakyReLU, PReLU, ReLU, Softmax
+from nnpipe.layers.vocabulary.activations import ActivationFunction
 from nnpipe.layers.vocabulary.attention import MultiHeadAttention
 from nnpipe.layers.vocabulary.dense import Dense, Embedding
 from nnpipe.layers.vocabulary.dropout import AlphaDropout, Dropout, GaussianDropout, GaussianNoise, SpatialDropout1d
@@ -40,6 +51,96 @@ from nnpipe.layers.vocabulary.reshaping import (
 )
 from nnpipe.layers.vocabulary.windows import channels
 from nnpipe.layers.vocabulary.wrappers import Bidirectional
+
+_WORDS = {
+    "relu6": "clip", "hard_tanh": "clip", "leaky_relu": "leakyrelu", "hard_silu": "hardswish",
+    "hard_sigmoid": "hardsigmoid",
+}  # fmt: skip
+
+
+class OperationWriter(ABC):
+    """Collects the operations of a network; a value is the name of its tensor."""
+
+    def __init__(self, shapes: Mapping[Ref, Shape]) -> None:
+        self._shapes = shapes
+        self.operations: list[Operation] = []
+        self.tensors: dict[str, TensorSpec] = {}
+        self.names: dict[Ref, str] = {}
+        self._layer = ""
+        self._weights = ""
+
+    @abstractmethod
+    def write(self, layer: Layer, given: list[str], out: Shape) -> str:
+        """Add the operations of a layer, and return its first result."""
+
+    def network(self, network: NetworkGraph) -> None:
+        """Add the operations of all calls of a network."""
+        write = self.write  # once: each look-up makes a function, see functools.singledispatchmethod
+        for entry, number in network.steps():
+            self._call(entry.layer, entry.uses[number], number, write)
+
+    def _call(self, layer: Layer, use: Use, number: int, write: Callable[[Layer, list[str], Shape], str]) -> None:
+        self._layer = f"{layer.name}@{number}" if number else layer.name
+        self._weights = layer.name
+        out = self._shapes[Ref(layer.name, number)]
+        if isinstance(layer, Input):
+            self.names[Ref(layer.name)] = self._tensor(layer.name, out, layer.dtype)
+            return
+        given = [self.names[ref] for ref in use.inputs]
+        last = write(layer, given, out)
+        place = 0
+        while (ref := Ref(layer.name, number, place)) in self._shapes:  # states of recurrent layers come for free
+            self.names[ref] = last if place == 0 else self._tensor(f"{self._layer}[{place}]", self._shapes[ref])
+            place += 1
+
+    def add(
+        self, word: str, reads: Sequence[str], shape: Shape, primitive: Primitive | None, *weights: Sequence[int]
+    ) -> str:
+        """Add an operation with weights of these shapes, and return its result."""
+        name = f"{self._layer}/{word}"
+        while name in self.tensors:
+            name += "'"
+        held = [self._tensor(f"{self._weights}/{word}/{place}", tuple(each)) for place, each in enumerate(weights)]
+        result = self._tensor(name, shape)
+        primitives = () if primitive is None else (primitive,)
+        self.operations.append(
+            Operation(name, word, (*reads, *held), (result,), layer=self._layer, primitives=primitives)
+        )
+        return result
+
+    def plain(self, kind: PlainKind, word: str, reads: Sequence[str], shape: Shape, *weights: Sequence[int]) -> str:
+        """Add an operation that a function and sizes describe."""
+        return self.add(word, reads, shape, PlainPrimitive(kind, word), *weights)
+
+    def shape(self, name: str) -> Shape:
+        """Return the shape of a value."""
+        return self.tensors[name].shape
+
+    def activation(self, function: Any, x: str) -> str:
+        """Add an activation function."""
+        name = function.name if isinstance(function, ActivationFunction) else str(function)
+        shape = self.shape(x)
+        if name == "linear":
+            return x
+        if name in ("softmax", "log_softmax"):
+            return self.plain("softmax", name.replace("_", ""), [x], shape)
+        if name == "silu":
+            return self.plain("elementwise", "mul", [x, self.plain("elementwise", "sigmoid", [x], shape)], shape)
+        return self.plain("elementwise", _WORDS.get(name, name), [x], shape)
+
+    def _tensor(self, name: str, shape: Shape, dtype: str = "float32") -> str:
+        self.tensors[name] = TensorSpec(name, shape, dtype if dtype.startswith(("float", "int", "uint")) else "float32")
+        return name
+
+    def dense(self, x: str, units: int, bias: bool) -> str:
+        """Add the product with a matrix along the last axis; over several axes, the bias is added by itself."""
+        shape = self.shape(x)
+        depth, out = shape[-1], (*shape[:-1], units)
+        weights = (int(depth or 0), units)
+        flat = len(shape) == 2
+        y = self.add("product", [x], out, linear(shape, units, depth), weights, *([(units,)] if bias and flat else []))
+        return self.plain("elementwise", "add", [y], out, (units,)) if bias and not flat else y
+
 
 _SPATIAL_DROPOUT = SpatialDropout1d.__mro__[1]  # the base of all of them
 
@@ -123,14 +224,14 @@ class _LayerWriter(OperationWriter):
         bias = [(layer.filters,)] if layer.use_bias else []
         return self.activation(layer.activation, self.add("convolution", given, out, primitive, kernel, *bias))
 
-    @write.register(depthwise._DepthwiseConv)
-    @write.register(depthwise._SeparableConv)
+    @write.register(convolutions._DepthwiseConv)
+    @write.register(convolutions._SeparableConv)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         shape, last = self.shape(given[0]), layer.data_format == "channels_last"
         into = channels(shape, layer.data_format) or 0
         many, axis = into * layer.depth_multiplier, len(shape) - 1 if last else 1
         middle = (*out[:-1], many) if last else (out[0], many, *out[2:])
-        separable = isinstance(layer, depthwise._SeparableConv)
+        separable = isinstance(layer, convolutions._SeparableConv)
         bias = [(channels(out, layer.data_format) or 0,)] if layer.use_bias else []
         first = convolution(
             shape, layer.kernel_size, (into, many), middle, channel_axis=axis, groups=into, strides=layer.strides,
@@ -179,13 +280,13 @@ class _LayerWriter(OperationWriter):
         count = int(out[-1] or 0)
         return self.plain("normalisation", words[type(layer).__name__], given, out, (count,), (count,))
 
-    @write.register(merging._Elementwise)
+    @write.register(reshaping._Elementwise)
     def _(self, layer: Any, given: list[str], out: Shape) -> str:
         words = {"Add": "add", "Subtract": "sub", "Multiply": "mul", "Average": "mean", "Maximum": "max"}
         return self.plain("elementwise", words.get(type(layer).__name__, "min"), given, out)
 
     @write.register
-    def _(self, layer: merging.Concatenate, given: list[str], out: Shape) -> str:
+    def _(self, layer: reshaping.Concatenate, given: list[str], out: Shape) -> str:
         return self.plain("movement", "concat", given, out)
 
     @write.register(Flatten)

@@ -9,15 +9,53 @@ from graphlib import CycleError
 from typing import TYPE_CHECKING
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.layers.graph.references import LayerEntry, Ref
 from nnpipe.layers.problems import Misfit, NetworkProblem
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.field_table import Raw
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.unknown import Unknown
 
 if TYPE_CHECKING:
     from nnpipe.layers.graph.graph import NetworkGraph
+
+
+@dataclass(frozen=True, order=True)
+class Ref:
+    """An output of a call of a layer: the layer's name, the number of the call, the number of the output."""
+
+    layer: str
+    call: int = 0
+    output: int = 0
+
+    def __str__(self) -> str:
+        return self.layer + (f" (call {self.call}, output {self.output})" if self.call or self.output else "")
+
+
+@dataclass(frozen=True)
+class Use:
+    """One call of a layer.
+
+    Attributes
+    ----------
+    inputs
+        The tensors that it is applied to, in order.
+    training
+        Whether it behaves as in training; ``None`` to follow the whole network.
+    form
+        Arguments of the call that the vocabulary does not know, as JSON, with
+        ``{"input": i}`` in place of the tensors; usually ``None``.
+    """
+
+    inputs: tuple[Ref, ...] = ()
+    training: bool | None = None
+    form: Raw | None = None
+
+
+@dataclass(frozen=True)
+class LayerEntry:
+    """A layer of a graph and all its calls."""
+
+    layer: Layer
+    uses: tuple[Use, ...]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,11 @@ import numpy as np
 
 from nnpipe.layers.graph.shape_inference import arguments_of
 from nnpipe.layers.problems import CODES, Misfit
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.field_table import Raw
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, Shape
-from nnpipe.layers.vocabulary.objects import Raw
 from nnpipe.layers.vocabulary.reshaping import Flatten, Permute, Rescaling, Reshape
 from nnpipe.layers.vocabulary.resizing import Crop1d, Crop2d, Crop3d, ZeroPad1d, ZeroPad2d, ZeroPad3d
-from nnpipe.layers.vocabulary.unknown import Unknown
 
 Pads = tuple[tuple[int, int], ...]
 

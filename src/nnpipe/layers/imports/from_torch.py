@@ -15,11 +15,10 @@ import numpy as np
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import MissingDependency
 from nnpipe.core.messages import one_line
-from nnpipe.formats.onnx_nodes import ONNXNode
-from nnpipe.frameworks.torch_dynamic_shapes import dynamic_shapes
-from nnpipe.frameworks.torch_program import quiet
+from nnpipe.formats.onnx_network import ONNXNode
+from nnpipe.frameworks.torch_program import dynamic_shapes, quiet
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.imports.torch_recurrent import KINDS, cells_of
+from nnpipe.layers.imports.torch_operators import KINDS, cells_of
 from nnpipe.layers.imports.translation import SAMPLES, Foreign, build
 from nnpipe.layers.keras.read_file import Reading
 from nnpipe.layers.problems import NetworkProblem

@@ -16,33 +16,32 @@ from typing import Any
 
 from nnpipe.layers.catalogue import known_layer
 from nnpipe.layers.graph.graph import NetworkGraph
-from nnpipe.layers.graph.references import LayerEntry, Ref, Use
-from nnpipe.layers.graph.shape_inference import arguments_of, infer
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use, arguments_of, infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.keras.calls import read_uses, renumbered
 from nnpipe.layers.keras.config_parts import (
     dtype_in,
     first_text,
     has_more,
+    in_todays_words,
     input_of,
     is_keras_own,
     keras_classes,
     own_of,
+    read_uses,
+    renumbered,
     shape_in,
     short,
     unknown_of,
 )
-from nnpipe.layers.keras.older_names import in_todays_words
 from nnpipe.layers.keras.to_config import OWN, OWN_PACKAGE
 from nnpipe.layers.problems import NetworkProblem
 from nnpipe.layers.vocabulary import field_table
 from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2, ActivationFunction
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.field_table import Raw
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer
-from nnpipe.layers.vocabulary.nested import Nested
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.unknown import Unknown
 from nnpipe.layers.vocabulary.value_kinds import is_integer
+from nnpipe.layers.vocabulary.wrappers import Nested
 
 NAME_IT = "own_layers (--own-layers) can name its class"
 NETWORKS = ("Functional", "Model", "Sequential")

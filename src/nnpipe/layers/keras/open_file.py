@@ -7,26 +7,269 @@ differently than the version that wrote it, is read by
 
 from __future__ import annotations
 
+import inspect
 import logging
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.keras import kind_of, open_weights, structure_in
 from nnpipe.frameworks.keras import import_keras
-from nnpipe.frameworks.keras_files import KerasRefusal, checked_structure, load_model
+from nnpipe.frameworks.keras_files import (
+    KerasRefusal,
+    build_bounded,
+    checked_structure,
+    described,
+    load_model,
+    register,
+    set_weights_from,
+)
+from nnpipe.layers.graph.graph import NetworkGraph
+from nnpipe.layers.graph.shape_inference import LayerEntry, Ref, Use
+from nnpipe.layers.graph.submodel import Submodel
+from nnpipe.layers.graph.weights import Weights
+from nnpipe.layers.keras.from_config import read_layer
 from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, named_layers
-from nnpipe.layers.keras.older_weights import Age
-from nnpipe.layers.keras.own_layers import register_own
 from nnpipe.layers.keras.read_file import Reading, read_keras
-from nnpipe.layers.keras.to_config import OWN_PACKAGE
-from nnpipe.layers.keras.to_keras import to_keras
-from nnpipe.layers.keras.unknown_layers import build_with_unknown
-from nnpipe.layers.keras.without_training import with_names_for_keras, without_training
-from nnpipe.layers.vocabulary.input import Input
-from nnpipe.layers.vocabulary.unknown import Unknown
+from nnpipe.layers.keras.to_config import OWN_PACKAGE, network_config
+from nnpipe.layers.keras.to_keras import register_own, to_keras
+from nnpipe.layers.keras.weight_paths import Age
+from nnpipe.layers.problems import NetworkProblem
+from nnpipe.layers.vocabulary import field_table
+from nnpipe.layers.vocabulary.activations import HARD_SIGMOID_2
+from nnpipe.layers.vocabulary.field_table import Raw
+from nnpipe.layers.vocabulary.initialisers import INITIALISER
+from nnpipe.layers.vocabulary.input import Input, Unknown
+from nnpipe.layers.vocabulary.layer import Layer
+from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER
+
+_KINDS = (INITIALISER, REGULARISER, CONSTRAINT)
+_TRAINING = re.compile(r"(^|[._])(initializer|regularizer|constraint)(\.|$)")
+_OF_CODES = ("unknown-object", "unknown-argument", "argument")
+
+
+def without_training(path: Path, reading: Reading, everything: bool = False) -> Reading:
+    """Return a network with known weights without those unknown parts that matter in training only.
+
+    Parameters
+    ----------
+    path
+        The file that was read.
+    reading
+        Its content.
+    everything
+        Whether to leave out known parts as well, for a network that will
+        never be trained.
+
+    Returns
+    -------
+    Reading
+        The network; unknown parts that were left out are problems with the code ``training-only``.
+    """
+    graph = reading.graph
+    if graph is None:
+        return reading
+    problems = tuple(map(_as_training_only, reading.problems))
+    changed = _changed(graph, everything)
+    if _kinds(changed) == _kinds(graph):
+        return Reading(changed, reading.weights, problems)
+    # Layers that can be read now had weights under the file's names before; now their shapes can be inferred.
+    again = read_keras(path, changed)
+    return Reading(changed, again.weights, (*training_only(problems), *again.problems))
+
+
+def _kinds(graph: NetworkGraph) -> list[Any]:
+    return [
+        _kinds(entry.layer.graph) if isinstance(entry.layer, Submodel) else type(entry.layer) for entry in graph.entries
+    ]
+
+
+def training_only(problems: Iterable[NetworkProblem]) -> list[NetworkProblem]:
+    """Return the problems about parts that were left out and matter in training only."""
+    return [problem for problem in problems if problem.code == "training-only"]
+
+
+def _as_training_only(problem: NetworkProblem) -> NetworkProblem:
+    if problem.code in _OF_CODES and _TRAINING.search(problem.path.rpartition(".config.")[2] or problem.path):
+        return NetworkProblem("training-only", problem.path, problem.message)
+    return problem
+
+
+def _changed(graph: NetworkGraph, everything: bool) -> NetworkGraph:
+    entries = tuple(replace(entry, layer=_layer(entry.layer, everything)) for entry in graph.entries)
+    return replace(graph, entries=entries)
+
+
+def _layer(layer: Layer, everything: bool) -> Layer:
+    if isinstance(layer, Submodel):
+        return layer.alone(graph=_changed(layer.graph, everything))
+    if isinstance(layer, Unknown):
+        return _known_without(layer)
+    changes: dict[str, Any] = {}
+    for row in field_table.table(type(layer)):
+        value = getattr(layer, row.name)
+        if row.kind in _KINDS and (everything or isinstance(value, Raw)):
+            changes[row.name] = row.default
+    for field in fields(layer):
+        value = getattr(layer, field.name)
+        if isinstance(value, Layer) and field.name != "inputs":
+            changes[field.name] = _layer(value, everything)
+    return layer.alone(**changes) if changes else layer
+
+
+def _known_without(layer: Unknown) -> Layer:
+    """Read a layer again without arguments for training; return it unchanged if they were not the problem."""
+    raw = layer.raw.value
+    config = raw.get("config")
+    if not isinstance(config, dict):
+        return layer
+    rest = {key: value for key, value in config.items() if not _TRAINING.search(key)}
+    if rest == config:
+        return layer
+    found: list[NetworkProblem] = []
+    again = read_layer({**raw, "config": {**rest, "name": layer.name}}, "", found)
+    return layer if isinstance(again, Unknown) else again.alone(trainable=layer.trainable)
+
+
+def with_names_for_keras(graph: NetworkGraph, weights: Weights) -> tuple[NetworkGraph, dict[str, np.ndarray]]:
+    """Replace each ``/`` in names of layers, which Keras 3 rejects, by ``_``, in the names of weights as well."""
+    found = dict(weights)
+    changed = _renamed(graph, "", found)
+    return changed, found
+
+
+def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -> NetworkGraph:
+    names: dict[str, str] = {}
+    taken = {entry.layer.name for entry in graph.entries if "/" not in entry.layer.name}
+    entries = []
+    for entry in graph.entries:
+        layer = entry.layer
+        if isinstance(layer, Submodel):
+            layer = layer.alone(graph=_renamed(layer.graph, f"{prefix}{layer.name}/", weights))
+        if "/" in layer.name:
+            new = layer.name.replace("/", "_")
+            while new in taken:
+                new += "_"
+            taken.add(new)
+            names[layer.name] = new
+            for name in [name for name in weights if name.startswith(f"{prefix}{layer.name}/")]:
+                weights[prefix + new + name.removeprefix(prefix + layer.name)] = weights.pop(name)
+            layer = layer.alone(name=new)
+        entries.append(LayerEntry(layer, entry.uses))
+    if not names:
+        return replace(graph, entries=tuple(entries))
+
+    def moved(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        return tuple(replace(ref, layer=names.get(ref.layer, ref.layer)) for ref in refs)
+
+    def used(use: Use) -> Use:
+        return replace(use, inputs=moved(use.inputs))
+
+    entries = [LayerEntry(entry.layer, tuple(map(used, entry.uses))) for entry in entries]
+    return replace(graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs))
+
+
+_UNKNOWN_LAYERS_TRAINING = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
+# Entries that Keras 2 wrote beside the arguments, and arguments without effect at these values.
+_BESIDE = frozenset({"batch_input_shape", "build_config", "query_shape", "key_shape", "value_shape", "implementation"})
+_NEUTRAL: dict[str, Any] = {"groups": 1, "dtype": "float32"}
+
+
+def build_with_unknown(path: Path, graph: NetworkGraph, problems: list[NetworkProblem]) -> Any:
+    """Return the Keras model of a network with layers that the vocabulary lacks, with the weights of a file.
+
+    Raises
+    ------
+    ConfigError
+        If Keras 3 lacks a layer or an argument; the message names it.
+    """
+    others = [p for p in problems if p.code not in ("unknown-layer", "unknown-argument")]
+    if others:
+        raise ConfigError("; ".join(map(str, others[:3])))
+    _, keras = import_keras()
+    made = _modern_graph(keras, graph)
+    made, _ = with_names_for_keras(made, {})
+    with open_weights(path) as file:
+        age = Age.of(file)
+        if age.mirrors or age.version.startswith(("0.", "1.")):
+            raise ConfigError("; ".join(map(str, problems[:3])))
+        try:
+            register()
+            register_own()
+            model = build_bounded(path, network_config(made))
+            set_weights_from(file, model)
+        except ConfigError:
+            raise
+        except Exception as error:  # a damaged description can fail anywhere in Keras
+            raise ConfigError(f"{_first(graph)}: Keras cannot build it: {one_line(error)}") from None
+    return model
+
+
+def _first(graph: NetworkGraph) -> str:
+    return next(e.layer.name for e in graph.entries if isinstance(e.layer, Unknown))
+
+
+def _modern_graph(keras: Any, graph: NetworkGraph) -> NetworkGraph:
+    return replace(graph, entries=tuple(LayerEntry(_modern_layer(keras, e.layer), e.uses) for e in graph.entries))
+
+
+def _modern_layer(keras: Any, layer: Layer) -> Layer:
+    if isinstance(layer, Submodel):
+        return layer.alone(graph=_modern_graph(keras, layer.graph))
+    if not isinstance(layer, Unknown):
+        return layer
+    return layer.alone(raw=Raw.of(_modern(keras, layer.raw.value, layer.name)))
+
+
+def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the configuration of a layer, or of a cell inside one, as Keras 3 writes it."""
+    kind = raw.get("class_name")
+    cls = getattr(keras.layers, str(kind), None)
+    registered = raw.get("registered_name") or kind
+    if isinstance(registered, str) and keras.saving.get_registered_object(registered) is not None:
+        return {"module": None, "registered_name": registered, **raw}  # somebody's own layer, which is known here
+    ours = str(raw.get("module") or "keras").partition(".")[0] == "keras" and raw.get("registered_name") in (None, kind)
+    if not ours or not (inspect.isclass(cls) and issubclass(cls, keras.layers.Layer)):
+        raise ConfigError(f"{name}: Keras 3 has no layer {str(kind)[:60]}, nor have we")
+    config = raw.get("config")
+    known = _arguments(cls)
+    found: dict[str, Any] = {}
+    for key, value in (config if isinstance(config, Mapping) else {}).items():
+        if _UNKNOWN_LAYERS_TRAINING.search(key) or key in _BESIDE:
+            continue
+        if key not in known:
+            if value in (None, False) or _NEUTRAL.get(key) == value:
+                continue
+            raise ConfigError(f"{name}: {kind} of Keras 3 has no argument {key[:60]} (here {str(value)[:60]})")
+        found[key] = _value(keras, value, name, key, "module" not in raw)
+    if kind == "GRUCell" and "module" not in raw:
+        found.setdefault("reset_after", False)
+    return {"module": "keras.layers", "class_name": kind, "config": found, "registered_name": None}
+
+
+def _value(keras: Any, value: Any, name: str, key: str, old: bool) -> Any:
+    if old and value == "hard_sigmoid" and key.endswith("activation"):
+        return described(HARD_SIGMOID_2)
+    if isinstance(value, Mapping) and "class_name" in value and getattr(keras.layers, str(value["class_name"]), None):
+        return _modern(keras, value, name)
+    if isinstance(value, list):
+        return [_value(keras, item, name, key, old) for item in value]
+    return value
+
+
+def _arguments(cls: Any) -> set[str]:
+    found: set[str] = set()
+    for base in cls.__mro__:
+        if "__init__" in vars(base) and base is not object:
+            found |= set(inspect.signature(base.__init__).parameters)
+    return (found | {"name", "trainable", "dtype"}) - {"self", "kwargs", "args"}
+
 
 log = logging.getLogger("nnpipe")
 _TOLD: set[Path] = set()

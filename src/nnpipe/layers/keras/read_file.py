@@ -19,18 +19,26 @@ from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.messages import one_line
 from nnpipe.formats.file_types import check_there
-from nnpipe.formats.hdf5 import WeightsMismatch, array, child, dataset, datasets, names
-from nnpipe.formats.keras import most_bytes, open_weights, structure_in
+from nnpipe.formats.keras import (
+    WeightsMismatch,
+    array,
+    child,
+    dataset,
+    datasets,
+    most_bytes,
+    names,
+    open_weights,
+    structure_in,
+)
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.keras.from_config import from_keras
 from nnpipe.layers.keras.named_layers import LayerNames, NamedLayers, named_layers
-from nnpipe.layers.keras.older_weights import Age, todays
-from nnpipe.layers.keras.weight_paths import WeightHolder, held, places
+from nnpipe.layers.keras.weight_paths import Age, WeightHolder, held, places, todays
 from nnpipe.layers.problems import NetworkProblem
+from nnpipe.layers.vocabulary.input import Unknown
 from nnpipe.layers.vocabulary.layer import LayerVariable
-from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 @dataclass(frozen=True)

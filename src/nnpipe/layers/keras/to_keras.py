@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,14 +13,109 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.messages import one_line
 from nnpipe.frameworks.keras import copying_variables, import_keras
-from nnpipe.frameworks.keras_functions import register
+from nnpipe.frameworks.keras_files import register
+from nnpipe.layers.catalogue import layer_classes
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
-from nnpipe.layers.keras.own_layers import register_own
-from nnpipe.layers.keras.to_config import network_config
-from nnpipe.layers.problems import raise_if
+from nnpipe.layers.keras.from_config import read_layer
+from nnpipe.layers.keras.to_config import OWN_PACKAGE, arguments_config, network_config, own_object
+from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.to_torch import backend_problems
+from nnpipe.layers.vocabulary.field_table import write_object
+from nnpipe.layers.vocabulary.layer import Layer, Shape
+
+# Layers that Keras lacks, computed there by their hook ``_keras``.
+#
+# Each has a class in Keras, which creates the weights that the layer declares and calls the
+# function of the hook.  In files it is named ``nnpipe>`` with the dotted path of the layer; a file
+# with such a name is only read if the class is known, and nothing is imported for it.
+
+
+@dataclass(frozen=True)
+class KerasState:
+    """What the function of a layer gets beside its inputs.
+
+    Attributes
+    ----------
+    core
+        The weights, by the names that the layer declares.
+    training
+        Whether the network is in training.
+    """
+
+    core: Mapping[str, Any]
+    training: bool
+
+
+def keras_layer(layer: Layer) -> Any:
+    """Return the ``keras.layers.Layer`` of a layer with the hook ``_keras``; Keras builds it on its first call."""
+    return _keras_class(type(layer))(layer)  # type: ignore[arg-type]  # a class has a hash
+
+
+def register_own() -> None:
+    """Register in Keras all known layers with the hook, so that this process can load models that use them."""
+    for cls in layer_classes():
+        if cls.has_keras_hook():
+            _keras_class(cls)  # type: ignore[arg-type]  # as above
+
+
+@cache
+def _keras_class(cls: type[Layer]) -> Any:
+    import keras
+
+    class Own(keras.layers.Layer):  # type: ignore[misc, unused-ignore]  # Keras may not be installed for type checking
+        def __init__(self, layer: Layer) -> None:
+            regulariser = getattr(layer, "activity_regularizer", None)
+            penalty = {} if regulariser is None else {"activity_regularizer": _written("regularizers", regulariser)}
+            super().__init__(name=layer.name or None, trainable=layer.trainable, dtype=layer.dtype, **penalty)
+            self.declared = layer
+
+        @classmethod
+        def from_config(cls, config: Mapping[str, Any]) -> Any:
+            found: list[NetworkProblem] = []
+            layer = read_layer(own_object(cls.layer_class, config), "", found)
+            raise_if(found, cls.layer_class.__name__)
+            return cls(layer)
+
+        def get_config(self) -> dict[str, Any]:
+            return {**super().get_config(), **arguments_config(self.declared)}
+
+        def build(self, input_shape: Any) -> None:
+            shapes = _shapes(input_shape)
+            variables = self.declared.variables(*shapes)
+            if [v.trainable for v in variables] != sorted((v.trainable for v in variables), reverse=True):
+                raise ConfigError(f"{type(self.declared).__name__} must declare the weights that are trained first")
+            core = {
+                variable.name: self.add_weight(
+                    name=variable.name, shape=variable.shape, trainable=variable.trainable,
+                    initializer=_written("initializers", variable.initialiser),
+                    regularizer=_written("regularizers", variable.regulariser),
+                    constraint=_written("constraints", variable.constraint),
+                )
+                for variable in variables
+            }  # fmt: skip
+            # Keras would wrap a dictionary among its attributes, and store what is in it once more.
+            self.resting, self.learning = KerasState(core, False), KerasState(core, True)
+            self.parts = self.declared._keras(*shapes)
+            self.built = True
+
+        def call(self, inputs: Any, training: Any = None) -> Any:
+            given = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+            return self.parts.call(self.learning if training else self.resting, *given)
+
+    Own.layer_class = cls
+    Own.__name__, Own.__qualname__, Own.__doc__ = cls.__name__, cls.__qualname__, cls.__doc__
+    return keras.saving.register_keras_serializable(package=OWN_PACKAGE, name=cls.dotted_path())(Own)
+
+
+def _written(family: str, value: Any) -> Any:
+    return None if value is None else write_object(f"keras.{family}", value)
+
+
+def _shapes(given: Any) -> tuple[Shape, ...]:
+    """Return the shapes of the inputs: of the only one, or of several."""
+    return tuple(map(tuple, given)) if given and isinstance(given[0], (list, tuple)) else (tuple(given),)
 
 
 def to_keras(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:

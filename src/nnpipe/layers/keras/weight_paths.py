@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from nnpipe.core.naming import snake_case
+import numpy as np
+
+from nnpipe.core.messages import snake_case
+from nnpipe.formats.keras import child
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.submodel import Submodel
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.convolutions import Conv1d, Conv2d, Conv2dTranspose, Conv3d
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
-from nnpipe.layers.vocabulary.unknown import Unknown
+from nnpipe.layers.vocabulary.recurrent import GRU, LSTM, Recurrent
+from nnpipe.layers.vocabulary.wrappers import Bidirectional, TimeDistributed
 
 
 @dataclass(frozen=True)
@@ -62,3 +70,146 @@ def _class_of(layer: Layer) -> str:
 def _is_operation(layer: Layer) -> bool:
     """Return whether it is an operation on tensors, which Keras does not count as a layer."""
     return isinstance(layer, Unknown) and "keras.src.ops" in str(layer.raw.value.get("module"))
+
+
+# Conversion of weights stored by older versions of Keras to today's layout.
+#
+# Theano flipped the kernels of its convolutions; TensorFlow does not. Keras 1 stored kernels with
+# channels first in another order of axes, and one array for each gate of a recurrent layer.
+# Recurrent layers for cuDNN had two biases, and the matrices of each gate were transposed.
+
+_MIRRORED = (Conv1d, Conv2d, Conv3d, Conv2dTranspose)
+_GATES: dict[type[Layer], tuple[int, ...]] = {LSTM: (0, 2, 1, 3), GRU: (0, 1, 2)}
+"""Position of each of today's gates in Keras 1, which stored the output gate of an LSTM after its cell."""
+
+
+@dataclass(frozen=True)
+class Age:
+    """The writer of a file: the version of Keras (empty if the file does not state it) and its backend."""
+
+    version: str
+    backend: str
+
+    @classmethod
+    def of(cls, file: Any) -> Age:
+        """Read it from the attributes of an open file, or of the group that holds its weights."""
+        groups = [file, *([child(file, "model_weights")] if "model_weights" in file else [])]
+        found = {"keras_version": "", "backend": ""}
+        for group in groups:
+            for name in found:
+                if name in group.attrs and group.attrs.get_id(name).shape == ():
+                    said = group.attrs[name]
+                    found[name] = found[name] or (
+                        said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
+                    )
+        return cls(found["keras_version"], found["backend"])
+
+    @property
+    def is_first(self) -> bool:
+        """Whether Keras 1 wrote the file, which did not always record its version."""
+        return re.match(r"0\.|1\.|$", self.version) is not None
+
+    @property
+    def mirrors(self) -> bool:
+        """Whether kernels are flipped."""
+        return self.backend == "theano"
+
+
+@dataclass(frozen=True)
+class Made:
+    """An array that is computed from others when it is read."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    make: Callable[[], np.ndarray]
+
+    def __getitem__(self, key: tuple[()]) -> np.ndarray:
+        return self.make()
+
+
+def todays(layer: Layer, stored: Sequence[Any], age: Age) -> list[Any]:
+    """Return a layer's arrays, in order, as today's Keras would store them; those that do not fit stay as they are."""
+    if isinstance(layer, TimeDistributed):
+        return todays(layer.layer, stored, age)
+    if isinstance(layer, Bidirectional):
+        half = len(stored) // 2
+        return [*todays(layer.layer, stored[:half], age), *todays(layer.layer, stored[half:], age)]
+    found = _from_cudnn(layer, list(stored))
+    if age.is_first:
+        found = _joined(layer, found)
+        if found and isinstance(layer, _MIRRORED):
+            found[0] = _ordered(layer, found[0])
+    if age.mirrors and found and isinstance(layer, _MIRRORED) and len(found[0].shape) == layer.rank + 2:
+        found[0] = _mirrored(found[0])
+    return found
+
+
+def _from_cudnn(layer: Layer, stored: list[Any]) -> list[Any]:
+    gates = len(_GATES.get(type(layer), ()))
+    if not gates or len(stored) != 3 or not isinstance(layer, Recurrent):
+        return stored
+    kernel, recurrent, bias = stored
+    if tuple(bias.shape) != (2 * gates * layer.units,):
+        return stored
+
+    def each(matrix: Any, change: Callable[[np.ndarray], np.ndarray]) -> Made:
+        def make() -> np.ndarray:
+            return np.hstack([change(part) for part in np.hsplit(matrix[()], gates)])
+
+        return Made(tuple(matrix.shape), matrix.dtype, make)
+
+    halves = (2, gates * layer.units)
+    one = isinstance(layer, LSTM)  # an LSTM adds up the two biases
+    both = Made(halves[1:] if one else halves, bias.dtype, lambda: _halves(bias, halves, one))
+    return [each(kernel, lambda k: k.T.reshape(k.shape, order="F")), each(recurrent, lambda k: k.T), both]
+
+
+def _halves(bias: Any, shape: tuple[int, int], add: bool) -> np.ndarray:
+    found: np.ndarray = bias[()].reshape(shape)
+    return found.sum(0) if add else found
+
+
+def _joined(layer: Layer, stored: list[Any]) -> list[Any]:
+    order = _GATES.get(type(layer))
+    if order is None or len(stored) != 3 * len(order):
+        return stored
+    made = []
+    for kind in range(3):  # kernel, recurrent kernel, bias
+        parts = [stored[3 * gate + kind] for gate in order]
+        shape = (*parts[0].shape[:-1], sum(part.shape[-1] for part in parts))
+        made.append(Made(shape, parts[0].dtype, functools.partial(_side_by_side, parts)))
+    return made
+
+
+def _side_by_side(parts: Sequence[Any]) -> np.ndarray:
+    return np.concatenate([part[()] for part in parts], -1)
+
+
+def _ordered(layer: Any, kernel: Any) -> Any:
+    """Return a kernel of Keras 1 with the axes in today's order."""
+    shape, window = tuple(kernel.shape), tuple(layer.kernel_size)
+    if isinstance(layer, Conv1d):
+        if len(shape) != 4:
+            return kernel
+        if shape[2:] == (*window, 1) and shape[0] == layer.filters:  # with channels first, under any ordering
+            return _moved(kernel, (2, 3, 1, 0), drop=1)
+        return _moved(kernel, (0, 1, 2, 3), drop=1) if shape[:2] == (*window, 1) else kernel
+    if len(shape) != layer.rank + 2:
+        return kernel
+    if isinstance(layer, Conv2dTranspose):
+        return _moved(kernel, (0, 1, 3, 2) if layer.data_format == "channels_last" else (2, 3, 0, 1))
+    if layer.data_format == "channels_first":
+        return _moved(kernel, (*range(2, layer.rank + 2), 1, 0))
+    return kernel
+
+
+def _moved(kernel: Any, axes: tuple[int, ...], drop: int | None = None) -> Made:
+    shape = [kernel.shape[axis] for axis in axes]
+    if drop is not None:
+        del shape[drop]
+    return Made(tuple(shape), kernel.dtype, lambda: kernel[()].transpose(axes).reshape(shape))
+
+
+def _mirrored(kernel: Any) -> Made:
+    rank = len(kernel.shape) - 2
+    return Made(tuple(kernel.shape), kernel.dtype, lambda: kernel[()][(slice(None, None, -1),) * rank].copy())

@@ -20,9 +20,8 @@ from nnpipe.layers.graph.submodel import Submodel
 from nnpipe.layers.graph.weights import Weights, initial_weights, variables_of, weight_problems
 from nnpipe.layers.problems import NetworkProblem, raise_if
 from nnpipe.layers.torch.network_module import as_keras, as_torch, module_of, named_tensors
-from nnpipe.layers.vocabulary.input import Input
+from nnpipe.layers.vocabulary.input import Input, Unknown
 from nnpipe.layers.vocabulary.layer import LayerVariable
-from nnpipe.layers.vocabulary.unknown import Unknown
 
 
 def to_torch(graph: NetworkGraph, weights: Weights | None = None, *, seed: int = 0) -> Any:

@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION
 from nnpipe.layers.vocabulary.activations import ActivationFunction as Function
-from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Zeros
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import IntegersKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import described, function_of
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.frameworks.keras_functions import HARD_SIGMOID_2 as HARD_SIGMOID_2
-from nnpipe.frameworks.keras_functions import described
+from nnpipe.frameworks.keras_files import HARD_SIGMOID_2 as HARD_SIGMOID_2
+from nnpipe.frameworks.keras_files import described
 from nnpipe.layers.problems import NetworkProblem
-from nnpipe.layers.vocabulary.objects import Raw
+from nnpipe.layers.vocabulary.field_table import Raw
 from nnpipe.layers.vocabulary.value_kinds import NamedKind
 
 ALIASES = {

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from nnpipe.layers.vocabulary.field_table import row
-from nnpipe.layers.vocabulary.objects import Described, Raw, read_object, write_object
+from nnpipe.layers.vocabulary.field_table import Described, Raw, read_object, row, write_object
 from nnpipe.layers.vocabulary.value_kinds import (
     ChoiceKind,
     IntegerKind,

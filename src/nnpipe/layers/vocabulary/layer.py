@@ -21,7 +21,7 @@ graph and are not compared.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
@@ -29,11 +29,75 @@ from nnpipe.core.component import dataclass_transform
 from nnpipe.core.discoverable import Discoverable, Option, annotation_text, parameter_descriptions
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary import field_table
-from nnpipe.layers.vocabulary.field_table import entry, row
-from nnpipe.layers.vocabulary.layer_parts import KerasParts as KerasParts
-from nnpipe.layers.vocabulary.layer_parts import LayerVariable as LayerVariable
-from nnpipe.layers.vocabulary.layer_parts import TorchParts as TorchParts
+from nnpipe.layers.vocabulary.field_table import Raw, entry, row
+from nnpipe.layers.vocabulary.initialisers import Initialiser
+from nnpipe.layers.vocabulary.regularisers import Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, FlagKind
+
+
+@dataclass(frozen=True)
+class LayerVariable:
+    """One weight of a layer.
+
+    Attributes
+    ----------
+    name
+        Its name in the layer, such as ``kernel``.
+    shape
+        Its shape in Keras.
+    initialiser, regulariser, constraint
+        Its initial values, its penalty in the loss, and the constraint applied after each training step.
+    trainable
+        Whether training changes it.
+    torch
+        The name of the parameter or buffer in the layer's PyTorch module.
+    axes
+        Order of Keras's axes in PyTorch; ``None`` if it is the same.
+    torch_shape
+        Its shape in PyTorch, if it differs from the shape with reordered axes.
+    place
+        Its path below its layer in a ``.keras`` file; ``None`` for ``vars/i``, where i is its index.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    initialiser: Initialiser | Raw
+    regulariser: Regulariser | Raw | None = None
+    constraint: Constraint | Raw | None = None
+    trainable: bool = True
+    torch: str = ""
+    axes: tuple[int, ...] | None = None
+    torch_shape: tuple[int, ...] | None = None
+    place: str | None = None
+
+    @property
+    def torch_name(self) -> str:
+        """The name in the PyTorch module."""
+        return self.torch or self.name
+
+
+@dataclass(frozen=True)
+class TorchParts:
+    """A layer in PyTorch: a ``torch.nn.Module`` that holds the parameters, and the function that computes with it.
+
+    ``call(module, *inputs)`` gets the module that holds ``core``, so that it can
+    check whether that is in training mode.
+    """
+
+    call: Callable[..., Any]
+    core: Any = None
+
+
+@dataclass(frozen=True)
+class KerasParts:
+    """A layer in Keras: the function that computes with it, by Keras's operations (``keras.ops``).
+
+    ``call(layer, *inputs)`` gets the weights that the hook ``_variables`` declares as ``layer.core[name]``, and
+    whether the network is in training as ``layer.training``.  It returns a tensor, or a tuple of several.
+    """
+
+    call: Callable[..., Any]
+
 
 Shape: TypeAlias = "tuple[int | None, ...]"
 """A tensor's shape with the batch axis first; ``None`` is a free axis."""

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from nnpipe.core.errors import MissingDependency
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.vocabulary import keras_losses as losses
 from nnpipe.layers.vocabulary.activation_layers import Activation, Softmax
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, Shape, TorchParts, data_format
@@ -29,6 +29,109 @@ from nnpipe.layers.vocabulary.windows import channels
 
 if TYPE_CHECKING:
     from nnpipe.training.outputs.output import Output
+
+
+# The losses of output layers for Keras.
+#
+# They are Keras's own where it has an equivalent, otherwise functions that return the loss of each
+# sample, shape ``(n,)``.
+
+_BESIDE = 1e-6  # PyTorch adds it to differences before it takes their norm
+
+
+def classification(label_smoothing: float) -> Any:
+    """Return the cross entropy of logits ``(n, classes)``."""
+    keras = _keras()
+    if not label_smoothing:
+        return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+    def smoothed_cross_entropy(truth: Any, logits: Any) -> Any:
+        chances = keras.ops.one_hot(_numbers(keras, truth, logits.shape[:-1]), logits.shape[-1])
+        return keras.losses.categorical_crossentropy(chances, logits, from_logits=True, label_smoothing=label_smoothing)
+
+    return smoothed_cross_entropy
+
+
+def binary(positive_weight: float) -> Any:
+    """Return the binary cross entropy of logits."""
+    keras = _keras()
+    if positive_weight == 1.0:
+        return keras.losses.BinaryCrossentropy(from_logits=True)
+
+    def weighted_binary_cross_entropy(truth: Any, logits: Any) -> Any:
+        ops = keras.ops
+        truth = ops.reshape(ops.cast(truth, logits.dtype), ops.shape(logits))
+        found = positive_weight * truth * ops.softplus(-logits) + (1 - truth) * ops.softplus(logits)
+        return _per_sample(keras, found)
+
+    return weighted_binary_cross_entropy
+
+
+def regression(distance: str) -> Any:
+    """Return the mean distance."""
+    losses = _keras().losses
+    names = {"squared": "MeanSquaredError", "absolute": "MeanAbsoluteError", "huber": "Huber"}
+    return getattr(losses, names[distance])()
+
+
+def segmentation(criterion: str, ignore: int, channels_first: bool) -> Any:
+    """Return the segmentation loss of the logits at each position; see :class:`OutputSegmentation
+    <nnpipe.training.outputs.segmentation.SegmentationOutput>`."""
+    keras = _keras()
+    ops = keras.ops
+
+    def flat(truth: Any, logits: Any) -> tuple[Any, Any, Any]:
+        logits = ops.moveaxis(logits, 1, -1) if channels_first else logits
+        samples, classes = ops.shape(logits)[0], logits.shape[-1]
+        logits = ops.reshape(logits, (samples, -1, classes))
+        numbers = ops.reshape(ops.cast(truth, "int32"), (samples, -1))
+        counted = ops.not_equal(numbers, ignore)
+        chances = ops.one_hot(ops.where(counted, numbers, 0), classes)
+        counted = ops.cast(counted, logits.dtype)[..., None]
+        return logits, chances * counted, counted
+
+    def cross_entropy(truth: Any, logits: Any) -> Any:
+        logits, chances, counted = flat(truth, logits)
+        places = -ops.sum(chances * ops.log_softmax(logits), (1, 2))
+        return places / ops.maximum(ops.sum(counted, (1, 2)), 1)
+
+    def dice(truth: Any, logits: Any) -> Any:
+        logits, chances, counted = flat(truth, logits)
+        given = ops.softmax(logits) * counted
+        both = ops.sum(given * chances, 1)
+        return 1 - ops.mean((2 * both + 1) / (ops.sum(given + chances, 1) + 1), 1)
+
+    return {"cross_entropy": cross_entropy, "dice": dice}[criterion]
+
+
+def triplets(margin: float) -> Any:
+    """Return the triplet loss of embeddings ``(n, 3, features)``; the target is ignored."""
+    ops = _keras().ops
+
+    def triplet_loss(truth: Any, embeddings: Any) -> Any:
+        anchor, positive, negative = (embeddings[:, number] for number in range(3))
+        near = ops.norm(anchor - positive + _BESIDE, axis=-1)
+        far = ops.norm(anchor - negative + _BESIDE, axis=-1)
+        return ops.relu(near - far + margin)
+
+    return triplet_loss
+
+
+def _keras() -> Any:
+    try:
+        import keras
+    except ImportError as error:
+        raise MissingDependency(f"Keras is needed here: pip install 'nnpipe[tensorflow]' ({error})") from None
+    return keras
+
+
+def _numbers(keras: Any, truth: Any, shape: Any) -> Any:
+    return keras.ops.reshape(keras.ops.cast(truth, "int32"), (-1, *shape[1:]))
+
+
+def _per_sample(keras: Any, values: Any) -> Any:
+    axes = tuple(range(1, len(values.shape)))
+    return keras.ops.mean(values, axes) if axes else values
 
 
 class JudgedOutput(Layer):
@@ -113,7 +216,7 @@ class OutputClassification(JudgedOutput):
 
     def keras_loss(self) -> Any:
         """Return the sparse categorical cross entropy of logits."""
-        return losses.classification(self.label_smoothing)
+        return classification(self.label_smoothing)
 
     def keras_metrics(self) -> list[Any]:
         """Return the accuracy and the top-k accuracies."""
@@ -144,13 +247,13 @@ class OutputClassificationBinary(JudgedOutput):
         return random.integers(0, 2, shape)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.binary import BinaryOutput as Judged
+        from nnpipe.training.outputs.classification import BinaryOutput as Judged
 
         return Judged(x, target, positive_weight=self.positive_weight, **more)
 
     def keras_loss(self) -> Any:
         """Return the binary cross entropy of logits."""
-        return losses.binary(self.positive_weight)
+        return binary(self.positive_weight)
 
     def keras_metrics(self) -> list[Any]:
         """Return the accuracy."""
@@ -182,7 +285,7 @@ class OutputRegression(JudgedOutput):
 
     def keras_loss(self) -> Any:
         """Return the mean distance."""
-        return losses.regression(self.distance)
+        return regression(self.distance)
 
     def keras_metrics(self) -> list[Any]:
         """Return the mean absolute error and the root mean squared error."""
@@ -232,7 +335,7 @@ class OutputSegmentation(JudgedOutput):
 
     def keras_loss(self) -> Any:
         """Return the loss of each sample: the mean over the positions that count, or their Dice loss."""
-        return losses.segmentation(self.criterion, self.ignore, self.data_format == "channels_first")
+        return segmentation(self.criterion, self.ignore, self.data_format == "channels_first")
 
 
 class OutputEmbedding(JudgedOutput):
@@ -272,11 +375,11 @@ class OutputTriplets(JudgedOutput):
         return (shapes[0],)
 
     def _judged(self, x: Any, target: Any, **more: Any) -> Output:
-        from nnpipe.training.outputs.triplets import TripletOutput as Judged
+        from nnpipe.training.outputs.embedding import TripletOutput as Judged
 
         anchor, positive, negative = x.unbind(1)
         return Judged(anchor, target, positive=positive, negative=negative, margin=self.margin, **more)
 
     def keras_loss(self) -> Any:
         """Return the triplet loss; it ignores the target that Keras asks for."""
-        return losses.triplets(self.margin)
+        return triplets(self.margin)

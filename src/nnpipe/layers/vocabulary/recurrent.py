@@ -10,13 +10,11 @@ import numpy as np
 
 from nnpipe.layers.problems import Misfit
 from nnpipe.layers.vocabulary.activations import ACTIVATION, ActivationFunction
-from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, Initialiser, Orthogonal
 from nnpipe.layers.vocabulary.layer import LayerVariable, Shape, TorchParts, known
 from nnpipe.layers.vocabulary.normalisation import parameters
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import FlagKind, IntegerKind, NumberKind
 from nnpipe.layers.vocabulary.weighted_layer import Kernelled, described, function_of
 

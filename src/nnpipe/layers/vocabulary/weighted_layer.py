@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from nnpipe.layers.vocabulary.activations import ActivationFunction
-from nnpipe.layers.vocabulary.constraints import CONSTRAINT, Constraint
-from nnpipe.layers.vocabulary.field_table import row
+from nnpipe.layers.vocabulary.field_table import Raw, row
 from nnpipe.layers.vocabulary.initialisers import INITIALISER, GlorotUniform, Initialiser, Zeros
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable
-from nnpipe.layers.vocabulary.objects import Raw
-from nnpipe.layers.vocabulary.regularisers import REGULARISER, Regulariser
+from nnpipe.layers.vocabulary.regularisers import CONSTRAINT, REGULARISER, Constraint, Regulariser
 from nnpipe.layers.vocabulary.value_kinds import FlagKind
 
 

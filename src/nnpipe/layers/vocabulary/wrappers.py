@@ -7,12 +7,26 @@ from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from nnpipe.layers.problems import Misfit
-from nnpipe.layers.torch.layer_module import computed
+from nnpipe.layers.torch.network_module import computed
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import Layer, LayerVariable, Shape, TorchParts
-from nnpipe.layers.vocabulary.nested import Nested
 from nnpipe.layers.vocabulary.recurrent import Recurrent
-from nnpipe.layers.vocabulary.value_kinds import ChoiceKind
+from nnpipe.layers.vocabulary.value_kinds import ChoiceKind, ValueKind
+
+
+class Nested(ValueKind):
+    """A layer as an argument, without inputs of its own; it is read and written with the outer layer."""
+
+    def __init__(self, base: type[Layer], optional: bool = False) -> None:
+        self.base, self.optional = base, optional
+
+    def fault(self, value: Any, rank: int) -> str:
+        """Return what is wrong with the layer; empty if nothing is."""
+        if value is None and self.optional:
+            return ""
+        if not isinstance(value, self.base):
+            return f"must be a layer ({self.base.__name__.strip('_')}), not {value!r}"
+        return "; ".join(f"{name} {fault}" for name, fault in value.faults())
 
 
 class Bidirectional(Layer):

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
-from nnpipe.modelwrappers.classification._data_fit import check_fits
-from nnpipe.modelwrappers.classification._small_cnn import augmented
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec
+from nnpipe.modelwrappers.classification._image_upscaling import check_fits
+from nnpipe.modelwrappers.classification.small_cnn import augmented
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
 if TYPE_CHECKING:

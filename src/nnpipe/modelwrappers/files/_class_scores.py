@@ -12,7 +12,7 @@ import numpy.typing as npt
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.layout import Shape
 from nnpipe.core.meaning import JUDGED, Meaning
-from nnpipe.core.naming import list_names, nearest
+from nnpipe.core.messages import list_names, nearest
 from nnpipe.core.quantization import dequantize_linear
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import TensorSpec, show_shape

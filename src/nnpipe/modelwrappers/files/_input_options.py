@@ -1,16 +1,24 @@
-"""The options that say how samples are prepared for a model from a file."""
+"""The options and the description that say how samples are prepared and outputs decoded."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from nnpipe.core.arguments import argument
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.arguments import argument, arguments_of
+from nnpipe.core.artifact import Artifact, sidecar_of
+from nnpipe.core.component import arguments_in
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.input_transform import InputTransform, transform_of_words
+from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
+from nnpipe.core.output_decoder import OutputDecoder
+from nnpipe.core.registry import find, registered
+from nnpipe.core.tensors import DatasetSpec
 
 ELSE = "; by default as in the model's description, or else"
 """How the help of an option begins to tell its default."""
@@ -111,3 +119,95 @@ class InputOptions(ModelWrapper):
             found["transform"] = None if self._transform is None else self._transform.packed().describe()
             found |= {"kind": "features"} if self._transform else {}
         return found
+
+
+def chosen_decoder(known: OutputDecoder | None, name: str | None, options: Sequence[str]) -> OutputDecoder | None:
+    """Return the decoder with this name, or the known one, with the arguments that options state.
+
+    Parameters
+    ----------
+    known
+        The decoder in the model's description, whose arguments are kept unless options change them.
+    name
+        The name of a class; ``"none"`` for no decoder; ``None`` for the known one.
+    options
+        Words such as ``score_threshold=0.25``.
+
+    Raises
+    ------
+    ComponentNotFound
+        If there is no such class.
+    ConfigError
+        If an option is unknown or malformed, or there are options and no decoder.
+    """
+    cls = find(name, OutputDecoder) if name not in (None, "none") else None if known is None else type(known)
+    if name == "none" or cls is None:
+        if options:
+            raise ConfigError("--decoder-options are for a decoder: name one with --decoder")
+        return None
+    kept = known.to_json() if known is not None and type(known) is cls else {}
+    return cls.from_json({**kept, **arguments_in(cls, options)})
+
+
+def check_task(model: str, decoder: OutputDecoder, spec: DatasetSpec) -> None:
+    """Raise :class:`ConfigError` if a decoder's predictions are for other tasks than that of a data set."""
+    if decoder.tasks and spec.task not in decoder.tasks:
+        raise ConfigError(
+            f"{model} is decoded by {type(decoder).__name__} for {' or '.join(decoder.tasks)}, and the data set is "
+            f"for {spec.task}"
+        )
+
+
+@dataclass(frozen=True)
+class Known:
+    """Facts about a model from sources other than the user's options.
+
+    Parameters
+    ----------
+    meaning
+        The meaning of inputs and outputs, if it is known as data.
+    maker
+        The wrapper whose code prepares samples and reads outputs, if the meaning is not known as data.
+    by
+        The source of these facts, or the reason why they are not known.
+    """
+
+    meaning: Meaning | None = None
+    maker: ModelWrapper | None = None
+    by: str = ""
+
+
+def known_of(artifact: Artifact | None) -> Known:
+    """Return the facts about a model from its description.
+
+    An older description without a meaning still names the wrapper that made the
+    model.  The class is searched among those of nnpipe and its plugins only,
+    because a description is not trusted.
+    """
+    if artifact is None:
+        return Known()
+    by = str(sidecar_of(artifact.path))
+    said = artifact.meaning
+    if said is not None and said.code is None:
+        return Known(said, by=by)
+    code = artifact.exported.producer if said is None else said.code
+    maker = _made(code or {})
+    if maker is None:
+        name = str((code or {}).get("class", ""))[:200]
+        return Known(by=f"it was made by {name}, which is not installed here" if name and said is not None else "")
+    if maker.meaning is not None:
+        return Known(maker.meaning, by=by)
+    return Known(said and Meaning(outputs=said.outputs, code=said.code), maker, f"{by}: {maker.dotted_path()}")
+
+
+def _made(code: Any) -> ModelWrapper | None:
+    try:
+        cls = registered(str(code.get("class", "")), ModelWrapper)
+        # A wrapper around a file would read whatever file the description names.
+        if any(
+            declared.name in ("model_path", "network", "model_folder", "architecture") for declared in arguments_of(cls)
+        ):
+            return None
+        return cls.from_json(code.get("arguments", {}))
+    except (NNPipeError, ImportError, TypeError, AttributeError):
+        return None

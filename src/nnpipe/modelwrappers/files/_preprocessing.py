@@ -10,19 +10,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, NNPipeError
 from nnpipe.core.layout import channels_first
-from nnpipe.core.meaning import JUDGED, Meaning
+from nnpipe.core.meaning import JUDGED, Meaning, Preparation, differing
+from nnpipe.core.messages import list_names
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import list_names
 from nnpipe.core.output_decoder import INPUT, OutputDecoder, decoder_of
-from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.preprocessing import bound, check_samples, input_layout, prepared, prepared_real
+from nnpipe.core.quantization import adapt
 from nnpipe.core.task import scores_classes
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, show_shape
 from nnpipe.modelwrappers.files._class_scores import (
     check_classes,
     chosen,
@@ -33,9 +31,7 @@ from nnpipe.modelwrappers.files._class_scores import (
     scores_in,
     scores_of,
 )
-from nnpipe.modelwrappers.files._decoder_options import check_task, chosen_decoder
-from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions
-from nnpipe.modelwrappers.files._model_description import Known
+from nnpipe.modelwrappers.files._input_options import ELSE, InputOptions, Known, check_task, chosen_decoder
 
 if TYPE_CHECKING:
     from typing_extensions import Self

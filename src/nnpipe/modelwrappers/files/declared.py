@@ -14,9 +14,8 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.live_model import LiveModel
-from nnpipe.core.meaning import Meaning
-from nnpipe.core.naming import nearest
-from nnpipe.core.preparation import Preparation, Source
+from nnpipe.core.meaning import Meaning, Preparation, Source
+from nnpipe.core.messages import nearest
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.tensor_meaning import OutputMeaning
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
@@ -27,18 +26,17 @@ from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.loss_outputs import finish, finished, judged_outputs
 from nnpipe.layers.graph.shape_inference import infer
 from nnpipe.layers.graph.weights import Weights, variables_of, weight_problems
-from nnpipe.layers.imports.from_onnx import from_onnx
-from nnpipe.layers.imports.network_files import KERAS, ONNX, read_network
+from nnpipe.layers.imports.network_files import KERAS, ONNX, from_onnx, read_network
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
+from nnpipe.layers.keras.open_file import training_only
 from nnpipe.layers.keras.read_file import Reading, read_keras
-from nnpipe.layers.keras.without_training import training_only
-from nnpipe.layers.keras.write_file import write_keras
+from nnpipe.layers.keras.to_config import write_keras
 from nnpipe.layers.problems import raise_if
 from nnpipe.layers.torch.to_torch import backend_problems, to_torch, torch_weights
 from nnpipe.layers.torch.to_trainer import Judge
 from nnpipe.layers.vocabulary.input import Input
 from nnpipe.layers.vocabulary.outputs import OutputClassification
-from nnpipe.modelwrappers.files._model_description import Known, known_of
+from nnpipe.modelwrappers.files._input_options import Known, known_of
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 
@@ -159,7 +157,7 @@ class DeclaredModel(Preprocessing, PyTorchWrapper, TakesOwnLayers):
 
     def score_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the first metric of the first output that has one, otherwise the loss."""
-        from nnpipe.training.outputs.metric import figure
+        from nnpipe.training.outputs.output import figure
 
         for output in self.judge(module, outputs, truth).values():
             for metric in output.metrics().values():

@@ -2,20 +2,130 @@
 
 from __future__ import annotations
 
+import shutil
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
+from nnpipe.core.files import replacing, write_bytes
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.model import Samples
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.tensors import IOSpec
-from nnpipe.modelwrappers.files._model_description import Known, known_of
-from nnpipe.modelwrappers.files.self_contained_model import SelfContainedModel
+from nnpipe.core.tensors import Batch, IOSpec, random_batch, show_shape
+from nnpipe.modelwrappers.files._input_options import Known, known_of
+from nnpipe.modelwrappers.files._preprocessing import Preprocessing
+
+
+class SelfContainedModel(Preprocessing):
+    """A model that is saved as a file with its structure.
+
+    A subclass writes :meth:`read_io`, which reads inputs and outputs from a file, and :meth:`read_model`, which loads
+    the framework's model.
+    """
+
+    @abstractmethod
+    def read_io(self, path: Path) -> IOSpec:
+        """Return the inputs and outputs of the model in a file.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, or of another format; the message names it.
+        """
+
+    @abstractmethod
+    def read_model(self, path: Path) -> Any:
+        """Return the framework's model from a file that :meth:`read_io` could read."""
+
+    @abstractmethod
+    def _content_of(self, native: Any) -> bytes | Path:
+        raise NotImplementedError
+
+    @abstractmethod
+    def versions(self) -> tuple[tuple[str, str], ...]:
+        """Return the packages that made or read the model, with their versions."""
+
+    def content(self, live: LiveModel) -> bytes | Path:
+        """Return the present model: the path of its file if it is unchanged, otherwise the content to write."""
+        return self._content_of(live.native)
+
+    def _io_in(self, path: Path) -> IOSpec:
+        return self.read_io(path)
+
+    def fresh(self, seed: int = 0) -> Any:
+        """Return the model with the weights in the file; the seed has no effect."""
+        self.check_installed()
+        return self.build()
+
+    def load(self, live: LiveModel, path: str | Path) -> None:
+        """Read the model, or another one with the same inputs and outputs.
+
+        Raises
+        ------
+        ArtifactError
+            If the file is missing, damaged, differs from its description, or has other inputs or outputs.
+        """
+        self.check_installed()
+        path = Path(path)
+        if path.is_file() and sidecar_of(path).is_file():
+            Artifact.read(path)
+        network = self.read_model(path)
+        found = self._io_in(path)
+        for mine, its in zip((self.io.inputs, self.io.outputs), (found.inputs, found.outputs), strict=True):
+            if mine != its:
+                here, there = (
+                    ", ".join(f"{s.name} {s.dtype} {show_shape(s.shape)}" for s in side) for side in (mine, its)
+                )
+                raise ArtifactError(f"{path}: another model than {self._name}: {there} instead of {here}")
+        live.native = network
+
+    def save(self, live: LiveModel, path: str | Path) -> Artifact:
+        """Write the model in the format of its file."""
+        return live.export(path, self.weights_format)
+
+    def export(self, live: LiveModel, path: str | Path, format: str) -> Artifact:
+        """Write the model in the format of its file, unchanged unless weights have been set."""
+        if format != self.weights_format:
+            raise NotSupported(
+                f"{type(self).__name__} cannot be exported as {format}; it can as {' or '.join(self.exports)}"
+            )
+        content = self.content(live)
+        if isinstance(content, bytes):
+            write_bytes(path, content)
+        else:
+            with replacing(path) as temporary:
+                shutil.copyfile(content, temporary)
+        return self.artifact_of(path, format, self.versions())
+
+    def run_inference(
+        self, live: LiveModel, n_steps: int = 1, samples: Samples | None = None
+    ) -> list[dict[str, np.ndarray]]:
+        """Run some batches and return the outputs of each."""
+        with live.session() as session:
+            return [session.infer(batch) for batch in self._batches(n_steps, samples)]
+
+    def _batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+        if samples is None:
+            return [random_batch(self.io, 1, seed) for seed in range(n_steps)]
+        return [inputs for inputs, _ in islice(samples, n_steps)]
+
+    def _some_batches(self, n_steps: int, samples: Samples | None) -> list[Batch]:
+        batches = self._batches(n_steps, samples)
+        if not batches:
+            raise ConfigError(f"{type(self).__name__}: there is no step to profile; give samples and at least one step")
+        for batch in batches:
+            self.io.check_inputs(batch)
+        return batches
+
 
 _BFLOAT16 = "bfloat16"
 

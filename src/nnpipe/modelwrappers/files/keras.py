@@ -14,14 +14,13 @@ from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
-from nnpipe.frameworks.keras import import_keras, model_io
-from nnpipe.frameworks.keras_names import graph_of
+from nnpipe.frameworks.keras import graph_of, import_keras, model_io
 from nnpipe.frameworks.keras_session import KerasSession
 from nnpipe.layers.keras.named_layers import TakesOwnLayers
 from nnpipe.layers.keras.open_file import OpenedModel, in_words, opened_keras, tell
 from nnpipe.modelwrappers.files.file_model import FileModel
+from nnpipe.modelwrappers.frameworks.tensorflow import write_keras, write_onnx
 from nnpipe.modelwrappers.frameworks.tensorflow_analysis import TensorFlowAnalysis
-from nnpipe.modelwrappers.frameworks.tensorflow_export import write_keras, write_onnx
 
 
 @dataclass(frozen=True)

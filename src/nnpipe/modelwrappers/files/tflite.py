@@ -10,8 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.graph import Graph, Selector
-from nnpipe.core.graph_sizes import Shapes, with_shapes
+from nnpipe.core.graph import Graph, Selector, Shapes, with_shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.session import InferenceSession

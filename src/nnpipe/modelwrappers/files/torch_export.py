@@ -14,22 +14,21 @@ from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ArtifactError, ConversionError, MissingDependency
-from nnpipe.core.graph import Graph, Selector
-from nnpipe.core.graph_sizes import Shapes
+from nnpipe.core.graph import Graph, Selector, Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.messages import one_line
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, random_batch
-from nnpipe.formats.onnx_contents import Contents
+from nnpipe.formats.onnx_network import Contents
 from nnpipe.formats.pt2 import read_program
-from nnpipe.frameworks.framework_output import hushed
-from nnpipe.frameworks.torch_call import program_call
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_onnx import LARGEST, cause_of, whole_pools, write_exported
 from nnpipe.frameworks.torch_program import import_loader, load_checked, program_bytes
 from nnpipe.frameworks.torch_session import TorchSession, check_device
-from nnpipe.modelwrappers.files._one_file import refuse_one_file
+from nnpipe.frameworks.torch_state import program_call
 from nnpipe.modelwrappers.files.file_model import FileModel
+from nnpipe.modelwrappers.files.onnx import refuse_one_file
 from nnpipe.modelwrappers.frameworks.pytorch_export import fixed_length
 from nnpipe.modelwrappers.frameworks.pytorch_graph import intermediates, layer_of, lengths_for, read_graph
 from nnpipe.modelwrappers.frameworks.pytorch_weights import get_arrays, set_arrays

@@ -2,24 +2,265 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.errors import ConfigError, MissingDependency, NotSupported
+from nnpipe.core.errors import ArtifactError, ConfigError, MissingDependency, NNPipeError, NotSupported
+from nnpipe.core.image_conversion import Interpolation
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.meaning import Meaning
+from nnpipe.core.messages import nearest, one_line
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
 from nnpipe.core.tensors import IOSpec, TensorSpec
 from nnpipe.core.training import TrainingOptions
-from nnpipe.modelwrappers.files._model_description import Known
+from nnpipe.frameworks.runtime_failures import hushed
+from nnpipe.modelwrappers.files._input_options import Known
 from nnpipe.modelwrappers.files._preprocessing import Preprocessing
-from nnpipe.modelwrappers.files._torch_hub_packages import HubModel, index_url, look_up, network, output_length, split
 from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper
 from nnpipe.modelwrappers.frameworks.pytorch_training import seeded
 from nnpipe.modelwrappers.frameworks.pytorch_weights import load_state, read_state
+
+Package = Literal["torchvision", "timm"]
+
+_NAME = re.compile(r"(torchvision|timm):([A-Za-z0-9_.\-]{1,200})")
+# Modules of torchvision with networks that take or give something else than images and scores.
+_OTHER_TASKS = ("detection", "segmentation", "video", "optical_flow", "quantization")
+_SIDE = 224  # of images in torchvision, where weights say nothing
+_IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """An architecture with what its published weights expect.
+
+    Attributes
+    ----------
+    package, name
+        The package, and the name there.
+    tag
+        The published weights whose preprocessing this is; empty if there are none.
+    image
+        Channels, height and width.
+    classes
+        The number of classes; 0 if it gives features.
+    mean, deviation
+        One number for each channel, for pixels from 0 to 1.
+    interpolation
+        How images are resized.
+    shortest_edge
+        The length of the shorter side before the centre is cut out, in pixels; ``None`` if nothing is cut off.
+    class_names
+        Their names in order; empty if they are unknown.
+    """
+
+    package: Package
+    name: str
+    tag: str
+    image: tuple[int, int, int]
+    classes: int
+    mean: tuple[float, ...]
+    deviation: tuple[float, ...]
+    interpolation: Interpolation
+    shortest_edge: int | None
+    class_names: tuple[str, ...] = ()
+
+
+def split(architecture: str) -> tuple[Package, str]:
+    """Return the package and the name in ``"timm:resnet50"``; raise :class:`ConfigError` if it has another form."""
+    found = _NAME.fullmatch(architecture)
+    if found is None:
+        raise ConfigError(f"--architecture takes torchvision:NAME or timm:NAME, not {architecture[:80]!r}")
+    return ("timm" if found[1] == "timm" else "torchvision"), found[2]
+
+
+def index_url() -> str:
+    """Return the options of pip for packages that fit the installed PyTorch."""
+    try:
+        local = version("torch").partition("+")[2]
+    except PackageNotFoundError:
+        local = ""
+    return f" --index-url https://download.pytorch.org/whl/{local}" if re.fullmatch(r"[a-z0-9.]+", local) else ""
+
+
+def look_up(architecture: str) -> HubModel:
+    """Return what an architecture expects, without building it.
+
+    Raises
+    ------
+    ConfigError
+        If the package has no such image classifier, or does not fit the installed PyTorch.
+    MissingDependency
+        If the package is not installed.
+    """
+    package, name = split(architecture)
+    return _of_timm(name) if package == "timm" else _of_torchvision(name)
+
+
+def network(model: HubModel, classes: int, size: tuple[int, int], pretrained: bool = False) -> Any:
+    """Return the network with random weights, or with the published ones, which are downloaded.
+
+    Raises
+    ------
+    ConfigError
+        If the package cannot make it with these numbers, or has no published weights.
+    NNPipeError
+        If the weights cannot be downloaded.
+    """
+    named = f"{model.package}:{model.name}"
+    if pretrained and not model.tag:
+        raise ConfigError(f"{named}: there are no published weights; leave out --pretrained")
+    if pretrained and classes != model.classes:
+        raise ConfigError(f"{named}: published weights classify {model.classes}, not {classes}; leave out --pretrained")
+    changed: dict[str, Any] = {} if classes == model.classes else {"num_classes": classes}
+    other_size = size != model.image[1:]
+    try:
+        with hushed():
+            if model.package == "timm":
+                timm = _timm()
+                # Only some networks depend on the size of images, and only these take it.
+                if other_size and timm.get_pretrained_cfg(model.name).fixed_input_size:
+                    changed["img_size"] = size
+                made = timm.create_model(model.name, pretrained=pretrained, **changed)
+            else:
+                models = _torchvision().models
+                if other_size and model.name.startswith("vit_"):
+                    changed["image_size"] = size[0]
+                made = models.get_model(model.name, weights=None, **changed)
+                if pretrained:
+                    weights = models.get_model_weights(model.name)[model.tag]
+                    made.load_state_dict(weights.get_state_dict(check_hash=True, weights_only=True))
+    except Exception as error:  # networks and downloads fail in every way there is
+        kind = NNPipeError if pretrained else ConfigError
+        what = "cannot fetch its published weights" if pretrained else "cannot build it so"
+        raise kind(f"{named}: {what}: {one_line(error)}") from None
+    return made.eval()
+
+
+def output_length(model: HubModel, classes: int, size: tuple[int, int]) -> int:
+    """Return the length of the only output of one image, found without memory for weights.
+
+    Raises
+    ------
+    ArtifactError
+        If the network does not take such images, or gives something else than one vector.
+    """
+    import torch
+
+    with torch.device("meta"):
+        made = network(model, classes, size)
+    for device in ("meta", "cpu"):
+        try:
+            if device == "cpu":  # some networks read values on the way
+                made = network(model, classes, size)
+            with hushed(), torch.no_grad():
+                found = made(torch.zeros(2, model.image[0], *size, device=device))
+            break
+        except NNPipeError:
+            raise
+        except Exception as error:  # networks fail in every way there is
+            failure = one_line(error)
+    else:
+        raise ArtifactError(f"{model.package}:{model.name} cannot take images of {size[0]} x {size[1]}: {failure}")
+    if not isinstance(found, torch.Tensor) or found.ndim != 2:
+        raise ArtifactError(f"{model.package}:{model.name} does not give one vector for an image, but {_kind(found)}")
+    return int(found.shape[1])
+
+
+def _kind(found: Any) -> str:
+    return f"a tensor of {found.ndim} axes" if hasattr(found, "ndim") else f"a {type(found).__name__}"
+
+
+def _of_torchvision(name: str) -> HubModel:
+    models = _torchvision().models
+    fitting = [known for known in models.list_models() if not _other_task(models.get_model_builder(known).__module__)]
+    if name not in fitting:
+        raise _unknown("torchvision", name, fitting)
+    published = models.get_model_weights(name)
+    weights = getattr(published, "DEFAULT", None)
+    if weights is None:
+        return HubModel("torchvision", name, "", (3, _SIDE, _SIDE), 1000, *_IMAGENET, "bilinear", None)
+    said, names = weights.transforms(), tuple(map(str, weights.meta.get("categories", ())))
+    (side,), (edge,) = said.crop_size, said.resize_size
+    how: Interpolation = "bicubic" if said.interpolation.value == "bicubic" else "bilinear"
+    return HubModel(
+        "torchvision", name, weights.name, (3, side, side), len(names) or 1000, tuple(said.mean), tuple(said.std), how,
+        edge if edge > side else None, names,
+    )  # fmt: skip
+
+
+def _other_task(module: str) -> bool:
+    return any(part in module.split(".") for part in _OTHER_TASKS)
+
+
+def _of_timm(name: str) -> HubModel:
+    timm = _timm()
+    try:
+        known = timm.is_model(name)
+        config = timm.get_pretrained_cfg(name) if known else None
+    except Exception:  # an unknown tag; its kind of error depends on the version
+        known, config = False, None
+    if not known:
+        raise _unknown("timm", name, [*timm.list_models(), *timm.list_models(pretrained=True)])
+    if config is None:
+        return HubModel("timm", name, "", (3, _SIDE, _SIDE), 1000, *_IMAGENET, "bicubic", None)
+    channels, height, width = config.input_size
+    # timm.data.create_transform: the shorter side becomes floor(side / share), for square images.
+    edge = math.floor(height / config.crop_pct)
+    cuts = config.crop_mode in (None, "center") and height == width and edge > height
+    published = bool(config.url or config.hf_hub_id or config.file)
+    return HubModel(
+        "timm", name, (config.tag or "default") if published else "", (channels, height, width), config.num_classes,
+        tuple(config.mean), tuple(config.std), "bilinear" if config.interpolation == "bilinear" else "bicubic",
+        edge if cuts else None,
+    )  # fmt: skip
+
+
+def _unknown(package: Package, name: str, known: Iterable[str]) -> ConfigError:
+    names = sorted(set(known))
+    there = f"{package} {_version(package)}"
+    return ConfigError(f"{there} has no image classifier {name!r}{nearest(name, names)} ({len(names):,} are known)")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "of an unknown version"
+
+
+def _torchvision() -> Any:
+    return _imported("torchvision")
+
+
+def _timm() -> Any:
+    return _imported("timm")
+
+
+def _imported(package: Package) -> Any:
+    try:
+        with hushed():
+            return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        needed = str(error.name).partition(".")[0]
+        where = index_url() if needed == "torchvision" else ""
+        raise MissingDependency(
+            f"{package} models need {needed}, which is not installed: pip install {needed}{where}"
+        ) from None
+    except Exception as error:  # what fails depends on the versions that do not fit
+        raise MissingDependency(
+            f"torchvision {_version('torchvision')} does not fit PyTorch {_version('torch')} ({one_line(error, 100)}): "
+            f"pip install --force-reinstall --no-deps torchvision{index_url()}"
+        ) from None
+
 
 log = logging.getLogger("nnpipe")
 

@@ -6,7 +6,11 @@ from collections.abc import Iterable
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.graph import Operation, Selector
-from nnpipe.core.naming import nearest
+from nnpipe.core.messages import nearest
+from nnpipe.core.training import TrainingHistory
+from nnpipe.experiment.history import History
+from nnpipe.frameworks.training_curves import figures_of
+from nnpipe.training.final_weights import FinalWeights
 
 
 def check_weights(owner: object, names: Iterable[str], known: Iterable[str]) -> None:
@@ -37,3 +41,9 @@ def selected(owner: object, selector: Selector, operations: Iterable[Operation])
     else:
         what, wanted, known = "operation", selector.operation or "", {operation.kind for operation in operations}
     raise ConfigError(f"{owner}: nothing is chosen by {what}={wanted!r}{nearest(wanted, known)}")
+
+
+def history_of(history: History, final: FinalWeights | None) -> TrainingHistory:
+    """Return the figures under the names of wrappers, and which weights the model has now."""
+    epochs = tuple(figures_of(row) for row in history.rows())
+    return TrainingHistory(epochs) if final is None else TrainingHistory(epochs, final.which, final.epoch or None)

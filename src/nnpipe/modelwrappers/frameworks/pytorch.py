@@ -14,8 +14,7 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import overridden
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.files import write_bytes
-from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.graph_sizes import Shapes
+from nnpipe.core.graph import Graph, Profile, Selector, Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
@@ -28,9 +27,7 @@ from nnpipe.modelwrappers.frameworks import (
     pytorch_export,
     pytorch_graph,
     pytorch_profile,
-    pytorch_step_graph,
     pytorch_training,
-    pytorch_training_data,
     pytorch_weights,
 )
 
@@ -104,7 +101,7 @@ class PyTorchWrapper(ModelWrapper):
 
     def judge(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Output | dict[str, Output]:
         """Return the trainer's output of a batch; by default one with the loss ``loss`` and the metric ``score``."""
-        return pytorch_training_data.judged(self, outputs, truth)
+        return pytorch_training.judged(self, outputs, truth)
 
     def loss_of(self, module: Any, outputs: tuple[Any, ...], truth: Mapping[str, Any]) -> Any:
         """Return the mean loss of a batch if it depends on the module, as penalties do; by default :meth:`loss`."""
@@ -165,7 +162,7 @@ class PyTorchWrapper(ModelWrapper):
         module, finish = live.native.eval(), self.finish
 
         def call(*tensors: Any) -> tuple[Any, ...]:
-            return finish(pytorch_training_data.as_tuple(module(*tensors)))
+            return finish(pytorch_training.as_tuple(module(*tensors)))
 
         return TorchSession(self.io, call, self.device, self.num_threads, state_of_module(module))
 
@@ -212,7 +209,7 @@ class PyTorchWrapper(ModelWrapper):
 
     def get_training_graph(self, live: LiveModel) -> Graph:
         """Return the graph of a training step: forward, loss and gradients, without the optimiser."""
-        return pytorch_step_graph.training_graph(self, live.native)
+        return pytorch_profile.training_graph(self, live.native)
 
     def get_inference_graph(self, live: LiveModel) -> Graph:
         """Return the graph of ``torch.export``; its tensors are named after its nodes."""

@@ -12,10 +12,10 @@ from nnpipe.core.errors import ConversionError, MissingDependency, NotSupported
 from nnpipe.core.files import write_bytes
 from nnpipe.core.messages import one_line
 from nnpipe.core.tensors import IOSpec, TensorSpec, random_batch
-from nnpipe.frameworks.framework_output import hushed
+from nnpipe.frameworks.runtime_failures import hushed
 from nnpipe.frameworks.torch_onnx import cause_of, whole_pools
 from nnpipe.frameworks.torch_session import tensor_of
-from nnpipe.modelwrappers.frameworks.pytorch_training_data import as_tuple
+from nnpipe.modelwrappers.frameworks.pytorch_training import as_tuple
 
 if TYPE_CHECKING:
     from nnpipe.modelwrappers.frameworks.pytorch import PyTorchWrapper

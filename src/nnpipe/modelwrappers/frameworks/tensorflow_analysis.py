@@ -8,18 +8,15 @@ from itertools import islice
 import numpy as np
 
 from nnpipe.core.errors import ConfigError, SpecMismatch
-from nnpipe.core.graph import Graph, Profile, Selector
-from nnpipe.core.graph_sizes import Shapes
+from nnpipe.core.graph import Graph, Profile, Selector, Shapes
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import Samples
 from nnpipe.core.tensors import Batch, TensorSpec, random_batch, show_shape
-from nnpipe.frameworks.keras import import_keras
-from nnpipe.frameworks.keras_names import named_weights
-from nnpipe.modelwrappers.frameworks import tensorflow_profile, tensorflow_step_graph
+from nnpipe.frameworks.keras import import_keras, named_weights
+from nnpipe.modelwrappers.frameworks import tensorflow_profile
 from nnpipe.modelwrappers.frameworks.inspection import check_weights, selected
-from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase
+from nnpipe.modelwrappers.frameworks.tensorflow_base import TensorFlowBase, reseed, seeded
 from nnpipe.modelwrappers.frameworks.tensorflow_graph import LayerGraph, layer_graph
-from nnpipe.modelwrappers.frameworks.tensorflow_seeds import reseed, seeded
 from nnpipe.modelwrappers.frameworks.tensorflow_training import TrainingStep
 
 _BATCH = 8  # samples in a batch of noise
@@ -69,7 +66,7 @@ class TensorFlowAnalysis(TensorFlowBase):
         loops) are not numeric tensors and are left out.
         """
         with seeded(0):  # as in training, which uses deterministic operations
-            return tensorflow_step_graph.training_graph(
+            return tensorflow_profile.training_graph(
                 self, live.native, self._layers(live), _specs_of(self.random_truth(1, 0))
             )
 

@@ -6,16 +6,19 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+import numpy.typing as npt
+
 from nnpipe.core.arguments import argument
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.dataset_spec import DatasetSpec
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError, DatasetError
 from nnpipe.core.input_transform import transform_from
 from nnpipe.core.meaning import Meaning
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.task import scores_classes
 from nnpipe.core.tensor_meaning import InputMeaning, OutputMeaning
-from nnpipe.core.tensors import IOSpec, TensorSpec, show_shape
+from nnpipe.core.tensors import DatasetSpec, IOSpec, TensorSpec, show_shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -118,3 +121,32 @@ class TabularModel(ModelWrapper):
         if given is None and encoding is not None:
             given = json.dumps({"class": encoding["class"], "arguments": encoding["arguments"]})
         return replace(self, columns=columns, num_classes=classes, column_encoding=given)
+
+
+_AT_ONCE = 1 << 16
+_NOISE = 256  # rows
+
+
+def noise(width: int, classes: int) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+    """Return rows of noise with labels, or with numbers if there are no classes, for models without a training."""
+    rows = np.random.default_rng(0).standard_normal((_NOISE, width)).astype(np.float32)
+    return rows, np.arange(_NOISE) % (classes or _NOISE)
+
+
+def encoded_split(wrapper: TabularModel, dataset: Dataset, split: str) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the model's inputs ``(n, values)`` float32 and the targets ``(n,)`` of one split.
+
+    Raises
+    ------
+    DatasetError
+        If the split is empty.
+    """
+    dataset.prepare()
+    indices = dataset.split(split)
+    if not len(indices):
+        raise DatasetError(f"{type(dataset).__name__}: its split {split!r} is empty")
+    rows, truth = [], []
+    for inputs, targets in dataset.batches(indices, _AT_ONCE):
+        rows.append(wrapper.preprocess(inputs)[INPUT])
+        truth.append(targets["label" if wrapper.classifies_rows else VALUE])
+    return np.concatenate(rows), np.concatenate(truth)

@@ -21,8 +21,7 @@ from nnpipe.core.tensors import show_shape
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.sklearn_estimators import EstimatorSession, estimator_as_onnx, io_of_estimator, read_estimator
 from nnpipe.frameworks.training_curves import curves
-from nnpipe.modelwrappers.tabular._samples import encoded_split, noise
-from nnpipe.modelwrappers.tabular._tabular_model import TabularModel
+from nnpipe.modelwrappers.tabular._tabular_model import TabularModel, encoded_split, noise
 
 _LEAST = 1e-15  # a probability whose logarithm is taken
 

@@ -4,33 +4,149 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.artifact import Artifact
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import (
     NotSupported,
     RemoteProtocolError,
 )
-from nnpipe.core.runtime_protocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec
-from nnpipe.protocols.client import clock_offset
-from nnpipe.protocols.client.board_memory import board_memory, states_memory
-from nnpipe.protocols.client.clock_offset import ClockRelation, Exchange
-from nnpipe.protocols.client.connection import Connection
-from nnpipe.protocols.client.latency_breakdown import NS, Parts
-from nnpipe.protocols.client.pipelining import RequestPipeline, received
-from nnpipe.protocols.client.upload import upload
-from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind
+from nnpipe.protocols.client.connection import Connection, upload
+from nnpipe.protocols.client.pipelining import NS, Parts, RequestPipeline, received
+from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, available
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.host import HostConversation
-from nnpipe.protocols.conversation.payloads import ROW_FIELDS, Stats
+from nnpipe.protocols.conversation.payloads import ROW_FIELDS, Stats, TensorLayout
 from nnpipe.protocols.conversation.rules import STAMPS_SIZE
-from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
+
+_STATED = ("flash_bytes", "arena_bytes", "data_bytes")
+
+
+def states_memory(about: Mapping[str, Any]) -> bool:
+    """Return whether the facts that a target sent with its answer to MODEL state the sizes of the model."""
+    return all(type(about.get(key)) is int for key in _STATED)
+
+
+def board_memory(about: Mapping[str, Any], stats: Stats) -> dict[str, int]:
+    """Return the bytes of flash, arena, data, stack and all memory that a model needs.
+
+    Parameters
+    ----------
+    about
+        The facts, which :func:`states_memory`.
+    stats
+        The answer to STATS after some runs, whose rows tell arena, data and the stack that runs have used.
+
+    Returns
+    -------
+    dict
+        ``flash_bytes``, ``arena_bytes``, ``data_bytes``, ``stack_bytes``, ``ram_bytes``; empty if nothing has run.
+    """
+    ram = int(max(stats.table()["process_bytes"], default=0))
+    stack = ram - about["arena_bytes"] - about["data_bytes"]
+    if stack < 0 or not stats.inferences:
+        return {}
+    return {key: about[key] for key in _STATED} | {"stack_bytes": stack, "ram_bytes": ram}
+
+
+# Estimation of the offset of the target's clock from the host's, with an error bound.
+#
+# An exchange gives four timestamps.  On the host's clock, ``t0`` is when the request was sent and
+# ``t3`` when the answer was received.  On the target's clock, ``t1`` is when the request was
+# received and ``t2`` when it was answered.  The offset of the clocks is ``((t1 - t0) + (t2 - t3)) /
+# 2``.  Its error is at most half of the round trip time, ``((t3 - t0) - (t2 - t1)) / 2``, for any
+# division of that time between the two directions (RFC 5905, section 8).  Of several exchanges, the
+# one with the shortest round trip has the smallest error.
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Four timestamps in nanoseconds: asked and answered on the host's clock, received and replied on the target's."""
+
+    asked: int
+    received: int
+    replied: int
+    answered: int
+
+    @property
+    def round_trip_ns(self) -> int:
+        """The transfer time in both directions."""
+        return max((self.answered - self.asked) - (self.replied - self.received), 0)
+
+    @property
+    def offset_ns(self) -> float:
+        """The target's clock minus the host's."""
+        return ((self.received - self.asked) + (self.replied - self.answered)) / 2
+
+    @property
+    def error_ns(self) -> float:
+        """The bound on the error of the offset: half of the round trip, and a nanosecond for rounding."""
+        return self.round_trip_ns / 2 + 1
+
+    @property
+    def middle_ns(self) -> float:
+        """The time of the exchange on the host's clock."""
+        return (self.asked + self.answered) / 2
+
+
+def best(exchanges: list[Exchange]) -> Exchange:
+    """Return the exchange with the shortest round trip."""
+    return min(exchanges, key=lambda exchange: exchange.round_trip_ns)
+
+
+@dataclass(frozen=True)
+class ClockRelation:
+    """A linear relation of two clocks, from one exchange before a measurement and one after it.
+
+    For times between the two, and for clocks with constant rates, the error of
+    :meth:`to_host` is at most :attr:`error_ns`.
+    """
+
+    first: Exchange
+    last: Exchange
+
+    @property
+    def error_ns(self) -> float:
+        """The error bound in nanoseconds."""
+        return max(self.first.error_ns, self.last.error_ns)
+
+    @property
+    def drift(self) -> float:
+        """How much faster the target's clock runs, as a fraction; significant if it exceeds :attr:`drift_error`."""
+        span = self.last.middle_ns - self.first.middle_ns
+        return (self.last.offset_ns - self.first.offset_ns) / span if span > 0 else 0.0
+
+    @property
+    def drift_error(self) -> float:
+        """The bound on the error of the drift."""
+        span = self.last.middle_ns - self.first.middle_ns
+        return (self.last.error_ns + self.first.error_ns) / span if span > 0 else float("inf")
+
+    def to_host(self, target_ns: float) -> float:
+        """Return the host's time at which the target's clock showed ``target_ns``."""
+        # target = host + offset + drift * (host - middle), solved for host
+        start, drift = self.first, self.drift
+        host = target_ns - start.offset_ns
+        return start.middle_ns + (host - start.middle_ns) / (1 + drift)
+
+    def to_json(self) -> dict[str, float]:
+        """Return the relation in the JSON form of result files."""
+        found = {
+            "offset_ns": self.first.offset_ns,
+            "error_ns": self.error_ns,
+            "round_trip_ns": float(min(self.first.round_trip_ns, self.last.round_trip_ns)),
+            "drift_ppm": self.drift * 1e6,
+        }
+        if self.drift_error != float("inf"):
+            found["drift_error_ppm"] = self.drift_error * 1e6
+        return found
+
 
 _EXCHANGES = 16
 _SMALL = 1 << 14  # bytes up to which zeroed memory is faster to make than an array
@@ -119,7 +235,7 @@ class RemoteSession(InferenceSession):
         stats, _ = self._exchange(FrameFlag.CLOCK)
         self._counter, self._rate = stats.counter, stats.rate
         self._parts = Parts(stats.counter, stats.rate)
-        self._first = clock_offset.best(self._exchanges())
+        self._first = best(self._exchanges())
         self._pipeline = RequestPipeline(connection, self._inputs, self._outputs, self._parts, options.run_timeout)
 
     def _place(self, kind: FrameKind, length: int) -> memoryview:
@@ -261,7 +377,7 @@ class RemoteSession(InferenceSession):
         return found
 
     def _clock(self) -> ClockRelation:
-        return ClockRelation(self._first, clock_offset.best(self._exchanges()))
+        return ClockRelation(self._first, best(self._exchanges()))
 
     def _exchanges(self) -> list[Exchange]:
         return [self._exchange(FrameFlag.CLOCK)[1] for _ in range(_EXCHANGES)]

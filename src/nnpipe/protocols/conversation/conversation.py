@@ -19,8 +19,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.frame import FrameKind
-from nnpipe.protocols.conversation.frame_reader import FrameReader
+from nnpipe.protocols.conversation.frame import FrameKind, FrameReader
 from nnpipe.protocols.conversation.handshake import NONCE_SIZE, HandshakeAgreement, Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.rules import (

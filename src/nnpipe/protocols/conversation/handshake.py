@@ -8,8 +8,7 @@ import struct
 from dataclasses import dataclass
 
 from nnpipe.core.errors import RemoteProtocolError
-from nnpipe.protocols.conversation.checksums import CRC32, Check, best, by_bit
-from nnpipe.protocols.conversation.frame import VERSION, HeaderField, layout
+from nnpipe.protocols.conversation.frame import CRC32, VERSION, Check, HeaderField, best, by_bit, layout
 from nnpipe.protocols.conversation.rules import Extension
 
 NONCE_SIZE = 16

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
-from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Conversation, Message
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, header, size_of
+from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.rules import Bound, ConversationState, Extension, Rule
 

@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from nnpipe.core.errors import AuthenticationError, LocalProtocolError, RemoteProtocolError
 from nnpipe.protocols.conversation import handshake
-from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Conversation, Message
-from nnpipe.protocols.conversation.frame import FrameFlag, FrameKind, header, size_of
-from nnpipe.protocols.conversation.frame_reader import STAGING
+from nnpipe.protocols.conversation.frame import STAGING, Buffer, FrameFlag, FrameKind, header, size_of
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.rules import ALLOWED, REQUESTS, Bound, ConversationState, Extension, Rule

@@ -6,37 +6,71 @@ import dataclasses
 import functools
 import gc
 import logging
+import os
+import re
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nnpipe.core.artifact import BUILT_BYTES, Artifact
-from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.runtime import Runtime
+from nnpipe.core.runtime_protocol import ServerOptions
 from nnpipe.core.secret import shown_settings
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import IOSpec
 from nnpipe.measuring.host import framework_versions, host_facts
-from nnpipe.protocols.conversation.checksums import Buffer
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind
+from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, FrameKind
 from nnpipe.protocols.conversation.payloads import (
     Counter,
     LoadedModel,
     ModelOffer,
     Stats,
+    TensorLayout,
     pack_count,
     to_json,
     unpack_count,
 )
-from nnpipe.protocols.conversation.tensor_payloads import TensorLayout
-from nnpipe.protocols.server.incoming_model import Refusal
-from nnpipe.protocols.server.model_store import ModelStore
-from nnpipe.protocols.server.path_redaction import without_folders
+from nnpipe.protocols.server.model_store import ModelStore, Refusal
 from nnpipe.protocols.server.shared_page import SharedPage
+
+_PATH = re.compile(r"(?<![\w./\\:~-])(?:[A-Za-z]:[\\/]|/)[^\s'\"<>|:;,()\[\]{}]+")
+
+
+def without_folders(text: str, *folders: Path) -> str:
+    """Return a text in which the paths of files on this machine are shortened to their names.
+
+    Names of a model's parts that look like paths (``/conv1/Conv``) are kept,
+    since they do not begin with a folder of this machine.
+
+    Parameters
+    ----------
+    text
+        The message.
+    folders
+        Further folders to remove, whose names may contain any character, such as spaces.
+    """
+    known = {os.fspath(folder.absolute()) for folder in (*folders, Path.home(), Path.cwd(), Path(sys.prefix))}
+    known |= {os.path.realpath(folder) for folder in known} | {tempfile.gettempdir()}
+    for folder in sorted(known, key=len, reverse=True):
+        if len(Path(folder).parts) > 1:
+            text = text.replace(folder + os.sep, "")
+    return _PATH.sub(_last, text)
+
+
+def _last(found: re.Match[str]) -> str:
+    path = found[0]
+    parts = re.split(r"[\\/]+", path.rstrip("\\/"))
+    if path.startswith("/") and not (len(parts) > 2 and Path("/", parts[1]).is_dir()):
+        return path
+    return parts[-1]
+
 
 _NS = 1_000_000_000
 _KEEP = 1 << 26  # bytes of input memory that is kept for the next DATA

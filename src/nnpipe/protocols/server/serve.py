@@ -19,14 +19,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nnpipe.core.child_processes import die_with_parent, run_forked
-from nnpipe.core.deployment import ServerOptions
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol
-from nnpipe.measuring.gpu import GPUs
-from nnpipe.protocols.conversation.checksums import available
-from nnpipe.protocols.conversation.frame import ErrorCode
+from nnpipe.core.runtime_protocol import Channel, Listener, RuntimeProtocol, ServerOptions
+from nnpipe.measuring.counters import GPUs
+from nnpipe.protocols.conversation.frame import ErrorCode, available
 from nnpipe.protocols.conversation.handshake import Limits
 from nnpipe.protocols.conversation.payloads import ErrorPayload
 from nnpipe.protocols.conversation.target import TargetConversation

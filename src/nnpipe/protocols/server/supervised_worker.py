@@ -4,20 +4,71 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import time
 
 from nnpipe.core.child_processes import signal_name
-from nnpipe.core.deployment import ServerOptions
-from nnpipe.measuring.gpu import GPUs
-from nnpipe.protocols.channels.server_channel import PollableChannel
+from nnpipe.core.runtime_protocol import ServerOptions
+from nnpipe.measuring.counters import GPUs
+from nnpipe.protocols.channels.stream_socket import PollableChannel
 from nnpipe.protocols.conversation.frame import ErrorCode
-from nnpipe.protocols.conversation.payloads import ErrorPayload
+from nnpipe.protocols.conversation.payloads import NO_GPU, ErrorPayload, pack_row
 from nnpipe.protocols.server.admission import PendingClient
-from nnpipe.protocols.server.resource_sampler import ResourceSampler
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 from nnpipe.protocols.server.worker import end, refuse
+
+
+class ResourceSampler:
+    """Samples the resources of one process.
+
+    Parameters
+    ----------
+    pid
+        The process ID.
+    gpus
+        The machine's GPUs, already open.
+
+    Attributes
+    ----------
+    stopped
+        Whether the process was stopped by a signal such as SIGSTOP when the last sample was taken.
+    """
+
+    def __init__(self, pid: int, gpus: GPUs) -> None:
+        import psutil
+
+        self._psutil = psutil
+        self._gpus = gpus
+        self.stopped = False
+        self._process: psutil.Process | None = None
+        with contextlib.suppress(psutil.Error):
+            self._process = psutil.Process(pid)
+            self._process.cpu_percent()
+
+    def row(self) -> bytes | None:
+        """Return a sample in the form of STATS, or None if the process has ended."""
+        if self._process is None:
+            return None
+        try:
+            with self._process.oneshot():
+                cpu = self._process.cpu_percent()
+                resident = self._process.memory_info().rss
+                self.stopped = self._process.status() == self._psutil.STATUS_STOPPED
+        except self._psutil.Error:
+            return None
+        memory = self._psutil.virtual_memory()
+        gpu = dict(zip(self._gpus.columns, self._gpus.read(), strict=True))
+        return pack_row(
+            time.perf_counter_ns(),
+            resident,
+            memory.total - memory.available,
+            int(gpu.get("gpu_bytes", NO_GPU)),
+            cpu,
+            gpu.get("gpu_percent", math.nan),
+        )
+
 
 _GRACE = 1.0  # seconds for a worker to end after its client has left
 _SECOND_LOOK = 0.02  # seconds after which an exceeded time limit is checked again

@@ -10,15 +10,14 @@ from collections.abc import Callable
 
 from nnpipe.core.errors import AuthenticationError, LineTimeout, ProtocolError, RemoteProtocolError, TransportError
 from nnpipe.core.runtime_protocol import Channel
-from nnpipe.protocols.channels.server_channel import SLOWEST, PollableChannel
-from nnpipe.protocols.conversation.checksums import Buffer
+from nnpipe.protocols.channels.stream_socket import SLOWEST, PollableChannel
 from nnpipe.protocols.conversation.conversation import Message
-from nnpipe.protocols.conversation.frame import ErrorCode, FrameFlag, FrameKind, size_of
+from nnpipe.protocols.conversation.frame import Buffer, ErrorCode, FrameFlag, FrameKind, size_of
 from nnpipe.protocols.conversation.handshake import VersionMismatch
 from nnpipe.protocols.conversation.payloads import ErrorPayload, pack_log, pack_stamps
 from nnpipe.protocols.conversation.target import TargetConversation
-from nnpipe.protocols.server.incoming_model import Refusal
 from nnpipe.protocols.server.inference_service import Service
+from nnpipe.protocols.server.model_store import Refusal
 from nnpipe.protocols.server.shared_page import Phase, SharedPage
 
 _BATCH = 32  # buffers of answers that are collected while more requests have already arrived

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
-from nnpipe.report.charts import Areas, Floats, Histogram, Line, Lines
-from nnpipe.report.drawing.axes import ROW, SMALL, WIDTH, Span, frame, legend, length, plane
+from nnpipe.report.charts import (
+    Areas,
+    ChartAxis,
+    Floats,
+    Histogram,
+    Line,
+    Lines,
+    ParallelAxes,
+    PointGroup,
+    PointLine,
+    Points,
+    Strands,
+)
+from nnpipe.report.drawing.axes import NAME, ROW, SMALL, WIDTH, Plane, Span, frame, legend, length, plane
 from nnpipe.report.drawing.shapes import SERIES, Drawing, Path, Shape, Words, box, places, series, sign
-from nnpipe.report.formatting import clean
+from nnpipe.report.formatting import NOTHING, clean
 
 _MARKED = 60  # curves with fewer points have a marker at each point
 _KEYS = 2  # rows of names above a chart; with more it is higher
@@ -122,3 +136,135 @@ def _bounds(*given: Floats | None) -> list[Floats]:
 
 def _ends(given: list[Floats]) -> list[float]:
     return [float(end) for values in given if len(values) for end in (np.min(values), np.max(values))]
+
+
+_HEIGHT = 210.0
+_RADIUS, _TIPPED = 1.9, 3.2  # of points without and with tips
+_NAMES, _LONGEST = 12, 14  # greatest number of names of choices, and of letters of each
+_PITCH, _EDGE = 46.0, 10.0  # from one parallel axis to the next, and beside them
+_NONE = 26.0  # room at the end of a parallel axis for lines that have no value on it
+_ANGLES = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+_DOT = np.stack([np.sin(_ANGLES), -np.cos(_ANGLES)], axis=1)  # few corners, because there are many points
+
+
+def points(chart: Points) -> Drawing:
+    """Return a drawing of points over two axes."""
+    keys = _keys([*chart.groups, *chart.lines])
+    rows = legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
+    above = ROW + rows[-1][1] if rows else 0.0
+    height = _HEIGHT + above
+    area = plane(height, _span(chart.x), _span(chart.y, divisions=5), above=above)
+    shapes = frame(area, chart.x.label, chart.y.label)
+    for group in chart.groups:
+        shapes += _group(area, group)
+    for line in chart.lines:
+        curve = _within(area, line.x, line.y)
+        shapes.append(
+            Path((curve,), stroke=series(line.colour), width=line.width, opacity=line.strength, dashed=line.dashed)
+        )
+    return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, area.left)))
+
+
+def parallel_axes(chart: ParallelAxes) -> Drawing:
+    """Return a drawing of lines across axes that lie below each other; where one has no value, it passes at the end."""
+    keys = _keys(chart.groups)
+    rows = legend(list(keys), 0, WIDTH - 40) if len(keys) > 1 else []
+    above = (ROW + rows[-1][1] if rows else 0.0) + 22
+    height = above + _PITCH * (len(chart.axes) - 1) + 24
+    spans = [_span(axis) for axis in chart.axes]
+    levels = above + _PITCH * np.arange(len(chart.axes))
+    left, right = _EDGE, WIDTH - _EDGE
+    absent = np.isnan(np.concatenate([group.values for group in chart.groups])).any(axis=0)
+    ends = [right - _NONE if missing else right for missing in absent.tolist()]
+    shapes: list[Shape] = []
+    for group in chart.groups:
+        across = []
+        for values, span, end in zip(group.values.T, spans, ends, strict=True):
+            along = left + np.clip(span.shares(values), 0.0, 1.0) * (end - left)
+            across.append(np.where(np.isnan(values), right, along))
+        # Lines at the same places are drawn once.
+        lines = np.unique(np.round(np.stack(across, axis=1), 1), axis=0)
+        curves = tuple(np.stack([row, levels], axis=1) for row in lines)
+        if curves:
+            shapes.append(Path(curves, stroke=series(group.colour), width=1.0, opacity=group.strength))
+    for axis, span, level, end in zip(chart.axes, spans, levels.tolist(), ends, strict=True):
+        shapes += _parallel_axis(axis, span, level, left, end)
+        if end < right:
+            shapes.append(Path((places((right, level - 3), (right, level + 3)),), stroke="ink", width=0.8))
+            shapes.append(Words(right, level + 4 + SMALL, NOTHING, SMALL, "muted", "middle"))
+    return Drawing(WIDTH, height, (*shapes, *_legend(rows, keys, _EDGE)))
+
+
+def _parallel_axis(axis: ChartAxis, span: Span, level: float, left: float, right: float) -> Iterator[Shape]:
+    label = clean(axis.label, 44)
+    yield Path((places((left, level), (right, level)),), stroke="ink", width=1.2)
+    ticks = span.ticks()
+    at = (left + span.shares(ticks) * (right - left)).tolist()
+    yield Path(tuple(places((x, level - 3), (x, level + 3)) for x in at), stroke="ink", width=0.8)
+    # Texts lie over lines: the page's colour behind them keeps them readable.
+    yield _ground(left, level - 8, length(label, NAME))
+    yield Words(left, level - 8, label, NAME)
+    end = -np.inf
+    for x, tick in zip(at, ticks, strict=True):
+        text = span.text(tick)
+        half = length(text, SMALL) / 2
+        middle = min(max(x, left + half - _EDGE + 1), right - half + _EDGE - 1)
+        if middle - half > end:
+            end = middle + half + 4
+            yield _ground(middle - 0.85 * half, level + 4 + SMALL, 2 * half)
+            yield Words(middle, level + 4 + SMALL, text, SMALL, "muted", "middle")
+
+
+def _ground(left: float, base: float, width: float) -> Path:
+    return Path((box(left - 1, base - SMALL, left + 0.9 * width, base + 3),), fill="page", opacity=0.85)
+
+
+def _group(area: Plane, group: PointGroup) -> Iterator[Shape]:
+    colour = series(group.colour)
+    at = _within(area, group.x, group.y)
+    bars = []
+    if group.x_ends is not None:
+        bars += [_within(area, ends, [y, y]) for ends, y in zip(group.x_ends, group.y, strict=True)]
+    if group.y_ends is not None:
+        bars += [_within(area, [x, x], ends) for ends, x in zip(group.y_ends, group.x, strict=True)]
+    if bars:
+        yield Path(tuple(bars), stroke=colour, width=1.1, opacity=group.strength)
+    if not group.tips:
+        outline = _DOT * _RADIUS if group.marker == 0 else sign(group.marker, (0, 0), _RADIUS)
+        # Points at the same place are drawn once.
+        dots = tuple(outline + place for place in np.unique(np.round(at, 1), axis=0))
+        if dots:
+            yield Path(dots, fill=colour, opacity=group.strength)
+        return
+    for place, tip in zip(at, group.tips, strict=True):
+        outline = sign(group.marker, place, _TIPPED)
+        yield Path((outline,), fill=colour, stroke="page", width=0.6, opacity=group.strength, tip=tip)
+
+
+def _within(area: Plane, x: npt.ArrayLike, y: npt.ArrayLike) -> Floats:
+    """Return the coordinates of points, those beyond an end of an axis at the end."""
+    found = area.curve(x, y)
+    return np.stack([np.clip(found[:, 0], area.left, area.right), np.clip(found[:, 1], area.top, area.bottom)], axis=1)
+
+
+def _span(axis: ChartAxis, divisions: int = 6) -> Span:
+    if axis.names:
+        every = -(-len(axis.names) // _NAMES)
+        names = tuple(clean(name, _LONGEST) if number % every == 0 else "" for number, name in enumerate(axis.names))
+        return Span(-0.6, len(axis.names) - 0.4, names=names)
+    return Span.around((axis.low, axis.high), 0.03, axis.log, divisions)
+
+
+def _keys(groups: Iterable[PointGroup | PointLine | Strands]) -> dict[str, int]:
+    """Return the colours by label, each once."""
+    found: dict[str, int] = {}
+    for group in groups:
+        if group.label:
+            found.setdefault(group.label, group.colour)
+    return found
+
+
+def _legend(rows: Sequence[tuple[float, float, str]], keys: dict[str, int], left: float) -> Iterator[Shape]:
+    for (x, top, label), colour in zip(rows, keys.values(), strict=False):
+        yield Path((box(left + x, top + 4, left + x + 13, top + 12),), fill=series(colour))
+        yield Words(left + x + 18, top + 12, label, SMALL)

@@ -13,17 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.errors import ArtifactError, NNPipeError
-from nnpipe.measuring.call_times import LATENCY, ON_TARGET, CallTime, call_time
 from nnpipe.measuring.diagnosis import Doubt, diagnose
 from nnpipe.measuring.doubt import OF_QUALITY
 from nnpipe.measuring.quality_doubts import quality_doubts
+from nnpipe.measuring.quantile_intervals import warm_up_calls
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.series import Series
+from nnpipe.measuring.series import LATENCY, ON_TARGET, CallTime, Series, call_time
 from nnpipe.measuring.statistics import Summary
-from nnpipe.measuring.warmup import warm_up_calls
 from nnpipe.report.formatting import NOTHING, clean, shortened
 from nnpipe.report.inputs.layer_profile import LayerProfile
-from nnpipe.report.inputs.quality import Quality
+from nnpipe.report.inputs.quality import PairedQuality, Quality, comparable, paired
 from nnpipe.report.quantity_text import written
 
 TIMES = ("host_ns", "wire_ns", "target_ns")
@@ -275,3 +274,48 @@ def _throughput(run: Run, times: npt.NDArray[Any], inference: Series) -> float |
     seconds = (busy_ns or float(np.sum(times, dtype=np.float64))) / 1e9
     samples = float(np.sum(inference["samples"])) if "samples" in inference else float(len(inference))
     return samples / seconds if seconds > 0 else None
+
+
+_MOST_NAMED = 8
+
+
+def pairing(first: Candidate, other: Candidate) -> PairedQuality | None:
+    """Return the comparison of two candidates; ``None`` unless both were judged on the same samples."""
+    return paired(first.quality, other.quality)
+
+
+def on_the_same_samples(candidates: Sequence[Candidate]) -> bool:
+    """Return whether all judged candidates did the same task on the same samples, so that metrics can be compared."""
+    judged = [c.quality for c in candidates if c.quality is not None]
+    return all(comparable(judged[0], each) for each in judged[1:])
+
+
+def unlike_samples(judged: Sequence[tuple[str, Quality | None]]) -> str:
+    """Return a sentence that names the samples of candidates which were not judged alike; empty if they were.
+
+    Parameters
+    ----------
+    judged
+        The name of each candidate with its quality; ``None`` if nothing of it was judged.
+    """
+    known = [(name, quality) for name, quality in judged if quality is not None]
+    if all(comparable(known[0][1], quality) for _, quality in known[1:]):
+        return ""
+    told = [f"{name}: {quality.task.name}, {quality.samples:,} samples" for name, quality in known[:_MOST_NAMED]]
+    more = f"; {len(known) - _MOST_NAMED:,} more" if len(known) > _MOST_NAMED else ""
+    return (
+        "The candidates were not all judged on the same samples and in the same way, so their figures of quality "
+        f"cannot be compared ({'; '.join(told)}{more})."
+    )
+
+
+def unlike_work(first: Quality | None, other: Quality | None) -> str:
+    """Return why the times of two candidates' calls are not of the same work; empty if they are, or it is not known."""
+    if first is None or other is None or first.task.name != other.task.name:
+        return ""
+    return first.task.unlike_work(first.evaluation, other.evaluation)
+
+
+def leading_quality(candidates: Sequence[Candidate]) -> Quality | None:
+    """Return the quality of the first judged candidate, whose metric the headings of tables name."""
+    return next((c.quality for c in candidates if c.quality is not None), None)

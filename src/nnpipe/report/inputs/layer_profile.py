@@ -13,9 +13,9 @@ import numpy as np
 from nnpipe.analysis.layer_times import FURTHER, LayerTime, LayerTimes
 from nnpipe.analysis.roofline import Ceilings
 from nnpipe.core.errors import ArtifactError
-from nnpipe.measuring.json_arrays import pack, unpack
+from nnpipe.measuring.result_json import pack, unpack
 from nnpipe.report.formatting import clean
-from nnpipe.report.memory_use import MemoryUse
+from nnpipe.report.layer_tables import MemoryUse
 
 MOST_LAYERS = 2000
 """The greatest number of layers that are kept of a candidate: the costliest; the others are one row together."""

@@ -9,12 +9,11 @@ from statistics import NormalDist
 
 import numpy as np
 
-from nnpipe.analysis.skewed_means import paired_contributions
+from nnpipe.analysis.quality_intervals import paired_contributions
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.report.charts import Floats
-from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import on_the_same_samples, unlike_work
+from nnpipe.report.inputs.candidate import Candidate, on_the_same_samples, unlike_work
 from nnpipe.report.inputs.quality import Quality
 
 _DRAWS, _WORK = 2000, 4_000_000  # greatest number of draws, and of comparisons of two candidates in all draws
@@ -34,7 +33,7 @@ def standings(candidates: Sequence[Candidate]) -> dict[int, Standing]:
 
     The front is computed again for random values of the metrics: medians from lognormal distributions with the
     measured intervals, metrics of quality from a joint normal distribution with the covariance of what samples
-    contribute to them (:func:`~nnpipe.analysis.skewed_means.contributions`), so that samples that are hard for all
+    contribute to them (:func:`~nnpipe.analysis.quality_intervals.contributions`), so that samples that are hard for all
     candidates do not matter.
 
     Returns

@@ -10,9 +10,8 @@ from typing import Any
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint, metric_of
 from nnpipe.measuring.quantities import Quantity
-from nnpipe.report.formatting import clean
+from nnpipe.report.formatting import BASES, clean
 from nnpipe.report.inputs.checked_values import listed, number_of, of_type, read_content, share_of
-from nnpipe.report.prices import BASES
 
 SCHEMA, KIND = 1, "nnpipe sweep"
 _MOST_DOUBTS = 100

@@ -2,12 +2,309 @@
 
 from __future__ import annotations
 
-from nnpipe.measuring.comparison import Comparison
-from nnpipe.measuring.paired_comparison import Verdict
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nnpipe.analysis.quality_intervals import QualityDifference, quality_difference
+from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.measuring.comparison import Comparison, slow_doubts
+from nnpipe.measuring.diagnosis import settings_doubts
+from nnpipe.measuring.doubt import Doubt
+from nnpipe.measuring.paired_comparison import ComparisonPlan, Verdict
+from nnpipe.measuring.quality_doubts import prepared_unknown, quality_doubts
+from nnpipe.measuring.quantities import difference, in_sentence, quality
+from nnpipe.measuring.run import Run
 from nnpipe.report.charts import Interval, Intervals
-from nnpipe.report.document import Block, Paragraph, Plot, Section
-from nnpipe.report.formatting import clean, count, share
-from nnpipe.report.sections.comparison_findings import comparison_table, leader, remarks, sentences
+from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
+from nnpipe.report.formatting import NOTHING, Scale, clean, count, digits, share
+from nnpipe.report.inputs.candidate import unlike_samples, unlike_work
+from nnpipe.report.inputs.quality import Quality, comparable
+from nnpipe.report.quantity_text import difference_text, kinds, written
+
+_TIMES_FROM = 1.5  # ratios from here on are written as multiples, smaller ones as percentages
+_BUSY_IDLE = 5.0  # percent of a core that a waiting candidate may take without a remark
+_FEW_CALLS = 10
+
+
+@dataclass(frozen=True)
+class QualityGap:
+    """The difference of a metric between two candidates on the same samples."""
+
+    metric: QualityMetric
+    gap: QualityDifference
+
+
+def sentences(comparison: Comparison) -> list[str]:
+    """Return sentences that compare each candidate with the fastest one in time and quality, and the remarks."""
+    runs, names = comparison.whole, [clean(run.title, 60) for run in comparison.whole]
+    found = comparison.verdicts()
+    if not found:
+        return ["Nothing could be compared: fewer than two candidates ran."]
+    best = leader(found)
+    against = [each for each in found if best in (each.first, each.second)]
+    per_start = comparison.seconds / max(1, max(each.starts for each in found))
+    judged = [Quality.of(run) for run in runs]
+    told = []
+    for each in against:
+        unlike = unlike_work(judged[each.first], judged[each.second])
+        if unlike:
+            both = f"{names[each.first]} and {names[each.second]}"
+            told.append(f"The times of {both} are not of the same work: {unlike}.")
+        else:
+            told.append(sentence(each, names, comparison.plan, per_start))
+    for part in comparison.parts:
+        of_part = [each for each in comparison.verdicts(part=part) if best in (each.first, each.second)]
+        told += [f"In {part.upper()}, {sentence(each, names, comparison.plan, per_start)}" for each in of_part]
+    for place, run in enumerate(runs):
+        for gap in quality_gaps(runs[best], run, comparison.plan.confidence) if place != best else ():
+            said = quality_sentence(gap, names[best], names[place])
+            unknown = prepared_unknown(runs[best]) or prepared_unknown(run)
+            told.append(f"If both were given samples as they want them: {said}" if unknown else said)
+    return told + remarks(comparison)
+
+
+def leader(found: Sequence[Verdict]) -> int:
+    """Return the index of the fastest candidate: the one that is ahead in most of its pairs."""
+    ahead: dict[int, int] = {}
+    for each in found:
+        ahead[each.first] = ahead.get(each.first, 0) + 1
+        ahead.setdefault(each.second, 0)
+    return max(ahead, key=lambda place: (ahead[place], -place))
+
+
+def sentence(found: Verdict, names: Sequence[str], plan: ComparisonPlan, seconds_per_start: float) -> str:
+    """Return a verdict on two candidates as a sentence."""
+    first, second = names[found.first], names[found.second]
+    longer = f"{second} takes {_ratio(found.ratio, found.interval)}"
+    if found.kind == "faster":
+        return f"{first} is faster than {second}: {longer}."
+    if found.kind == "same":
+        return f"{first} and {second} are the same within {_percent(plan.margin or 0.0)}: {longer}."
+    if found.interval is None:
+        return (
+            f"{first} and {second} cannot be told apart: {count(found.starts)} starts support no interval; "
+            f"{_more(found.more, seconds_per_start)} would be needed."
+        )
+    most = max(found.interval[1] - 1, 1 / found.interval[0] - 1)
+    wanted = (
+        f"about {_more(found.more, seconds_per_start)} would be needed"
+        if found.more is not None
+        else "no number of starts that anybody would make tells such a difference"
+    )
+    return f"{first} and {second} cannot be told apart: {longer}, {_percent(most)} at most; {wanted}."
+
+
+def quality_gaps(first: Run, second: Run, confidence: float) -> tuple[QualityGap, ...]:
+    """Return the difference of each metric that the task compares; none unless both were judged on the same samples."""
+    one, two = Quality.of(first), Quality.of(second)
+    if one is None or two is None or not comparable(one, two):
+        return ()
+    found = (
+        QualityGap(metric, quality_difference(metric, one.evaluation, two.evaluation, confidence))
+        for metric in one.task.compared
+    )
+    return tuple(each for each in found if not math.isnan(each.gap.value))
+
+
+def quality_sentence(found: QualityGap, first: str, second: str) -> str:
+    """Return a sentence that compares the quality of two candidates."""
+    metric, gap, samples = found.metric, found.gap, f"on {count(found.gap.samples)} samples"
+    title, unit = in_sentence(metric.title), " points" if metric.kind == "share" else ""
+    if gap.gained == gap.lost == 0:
+        if math.isnan(gap.p_value):
+            return f"{first} and {second} do equally well on each of {count(gap.samples)} samples."
+        return f"{first} and {second} are right and wrong on the same of {count(gap.samples)} samples."
+    interval = f"[{difference_text(metric, gap.low)}, {difference_text(metric, gap.high)}]{unit}"
+    if gap.low > 0 or gap.high < 0:
+        second_leads = (gap.value > 0) != metric.less_is_better
+        better, worse = (second, first) if second_leads else (first, second)
+        value, low, high = (_unsigned(metric, each) for each in (gap.value, *sorted((gap.low, gap.high), key=abs)))
+        chance = "p < 0.0001" if gap.p_value < 1e-4 else f"p = {digits(gap.p_value, 2)}"
+        test = "" if math.isnan(gap.p_value) else f" (McNemar {chance})"
+        than = f"has a better {title} than {worse}"
+        return f"{better} {than}, by {value} [{low}, {high}]{unit} {samples}{test}."
+    told = f"The {title} of {first} and of {second} cannot be told apart {samples}: "
+    told += f"{difference_text(metric, gap.value)} {interval}"
+    needed = samples_to_tell(gap)
+    return f"{told}; about {count(needed)} more samples would be needed." if needed else f"{told}."
+
+
+def _unsigned(metric: QualityMetric, value: float) -> str:
+    return f"{100 * abs(value):.2f}" if metric.kind == "share" else digits(abs(value))
+
+
+def samples_to_tell(gap: QualityDifference) -> int | None:
+    """Return an estimate of how many more samples would show a difference of quality; ``None`` if it is 0."""
+    reach = (gap.high - gap.low) / 2
+    if not gap.value or not math.isfinite(reach):
+        return None
+    return max(1, math.ceil(gap.samples * (reach / abs(gap.value)) ** 2) - gap.samples)
+
+
+def remarks(comparison: Comparison) -> list[str]:
+    """Return sentences about doubtful figures and about candidates that failed."""
+    told = []
+    for run in comparison.whole:
+        idle = run.timing.get("idle_cpu_percent")
+        if isinstance(idle, (int, float)) and idle > _BUSY_IDLE:
+            told.append(
+                f"Mind that {clean(run.title, 60)} kept {digits(float(idle), 2)} % of a core busy while others had "
+                "their turn, and may have slowed them down; fewer threads (num_threads), or OMP_WAIT_POLICY=passive, "
+                "stop that."
+            )
+    told += [
+        f"Mind that the quality of {clean(run.title, 60)} is in doubt ({doubt.kind}): {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in quality_doubts(run)
+    ]
+    told += [
+        f"Mind that {clean(run.title, 60)} is {clean(doubt.reason, 600)}."
+        for run in comparison.whole
+        for doubt in settings_doubts(run)
+    ]
+    told += [
+        f"Mind that {clean(title, 60)} is {clean(doubt.reason, 600)}."
+        for title, doubt in slow_doubts(comparison.whole).items()
+    ]
+    if unlike := unlike_samples([(clean(run.title, 60), Quality.of(run)) for run in comparison.whole]):
+        told.append(unlike)
+    told += [f"{clean(title, 60)} fell out: {clean(reason)}" for title, reason in comparison.failures.items()]
+    return told
+
+
+def _doubts(run: Run, slow: Mapping[str, Doubt]) -> tuple[Doubt, ...]:
+    """Return the doubts that also apply to candidates that took turns; varying times show in the intervals instead."""
+    return (*quality_doubts(run), *settings_doubts(run), *([slow[run.title]] if run.title in slow else []))
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Return a table with a row for each candidate and ratios to the fastest candidate."""
+    runs, confidence = comparison.whole, comparison.plan.confidence
+    found, tails = comparison.verdicts(), comparison.verdicts(0.9)
+    best = leader(found) if found else 0
+    medians = [_overall(run, 0.5) for run in runs]
+    scale, slow = Scale.of_times(medians), slow_doubts(runs)
+    columns = [
+        ("Candidate", [Cell(clean(run.title, 60)) for run in runs]),
+        # The second column is visible on a narrow screen, too.
+        ("Doubts", [Cell(kinds(doubts) if (doubts := _doubts(run, slow)) else NOTHING) for run in runs]),
+        (f"Median, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]),
+        ("Time by the fastest's", [_against(place, best, found) for place in range(len(runs))]),
+        (f"p90, {scale.unit}", [Cell(scale.text(_overall(run, 0.9), 4), _overall(run, 0.9)) for run in runs]),
+        ("p90 by the fastest's", [_against(place, best, tails) for place in range(len(runs))]),
+        *(column for part in comparison.parts for column in _part(comparison, part, best)),
+        *(column for metric in _metrics(runs) for column in _of_metric(metric, runs, best, confidence)),
+        ("Starts", [_counted(len(np.unique(run.series["inference"]["start"]))) for run in runs]),
+        ("Calls", [_counted(len(run.series["inference"])) for run in runs]),
+    ]
+    columns = [column for column in columns if any(cell.text != NOTHING for cell in column[1])]
+    points = [difference(metric).heading for metric in _metrics(runs) if metric.kind == "share"]
+    points_said = f"; {' and '.join(points)} {'is' if len(points) == 1 else 'are'} in percentage points" * bool(points)
+    return Table(
+        tuple(name for name, _ in columns),
+        tuple(zip(*(cells for _, cells in columns), strict=True)),
+        caption="Candidates that took turns. All intervals of times hold together with "
+        f"{share(comparison.plan.confidence, 0)} confidence{points_said}.",
+    )
+
+
+def _part(comparison: Comparison, part: str, best: int) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the columns of a part of calls' times: its median, and the ratio to that of the fastest candidate."""
+    medians = [_overall(run, 0.5, f"{part}_ns") for run in comparison.whole]
+    scale, name, found = Scale.of_times(medians), part.upper(), comparison.verdicts(part=part)
+    yield f"{name}, {scale.unit}", [Cell(scale.text(value, 4), value) for value in medians]
+    yield f"{name} by the fastest's", [_against(place, best, found) for place in range(len(medians))]
+
+
+def _metrics(runs: Sequence[Run]) -> tuple[QualityMetric, ...]:
+    """Return the metrics that the first task of the runs compares."""
+    return next((found.task.compared for run in runs if (found := Quality.of(run)) is not None), ())
+
+
+def _of_metric(
+    metric: QualityMetric, runs: Sequence[Run], best: int, confidence: float
+) -> Iterator[tuple[str, list[Cell]]]:
+    """Yield the columns of a metric: its value, and the difference to that of the fastest candidate."""
+    yield metric.heading, [_quality(run, metric) for run in runs]
+    gaps = ([g for g in quality_gaps(runs[best], run, confidence) if g.metric.name == metric.name] for run in runs)
+    yield (
+        difference(metric).heading,
+        [_gap(gap[0] if gap else None, place == best) for place, gap in enumerate(gaps)],
+    )
+
+
+def _against(place: int, best: int, found: Sequence[Verdict]) -> Cell:
+    if place == best:
+        return Cell("1", 1.0)
+    for each in found:
+        if {each.first, each.second} == {place, best}:
+            turned = each.second != place
+            ratio = 1 / each.ratio if turned else each.ratio
+            ends = each.interval
+            if ends is None:
+                return Cell(f"{ratio:.4f}", ratio)
+            low, high = (1 / ends[1], 1 / ends[0]) if turned else ends
+            return Cell(f"{ratio:.4f} [{low:.4f}, {high:.4f}]", ratio)
+    return Cell(NOTHING)
+
+
+def _counted(number: int) -> Cell:
+    return Cell(count(number), float(number))
+
+
+def _overall(run: Run, quantile: float, column: str = "latency_ns") -> float | None:
+    times = run.series["inference"][column]
+    times = times[times >= 0]
+    fewest = 1 if quantile == 0.5 else _FEW_CALLS
+    return float(np.quantile(times, quantile)) if len(times) >= fewest else None
+
+
+def _quality(run: Run, metric: QualityMetric) -> Cell:
+    found = Quality.of(run)
+    if found is None or metric.name not in [each.name for each in found.task.compared]:
+        return Cell(NOTHING)
+    value = found.value if metric.name == found.metric.name else metric.of(found.evaluation)
+    if math.isnan(value):
+        return Cell(NOTHING)
+    text = written(quality(metric), value)
+    return Cell(f"{text} (?)" if quality_doubts(run) else text, value)
+
+
+def _gap(found: QualityGap | None, is_best: bool) -> Cell:
+    if found is None or is_best:
+        return Cell(NOTHING)
+    value, low, high = (
+        difference_text(found.metric, each) for each in (found.gap.value, found.gap.low, found.gap.high)
+    )
+    return Cell(f"{value} [{low}, {high}]", found.gap.value)
+
+
+def _ratio(ratio: float, interval: tuple[float, float] | None) -> str:
+    if ratio >= _TIMES_FROM:
+        ends = "" if interval is None else f" [{digits(interval[0], 4)}, {digits(interval[1], 4)}]"
+        return f"{digits(ratio, 4)} times{ends} as long"
+    if interval is None:
+        return f"{100 * (ratio - 1):.1f} % longer"
+    low, high = (100 * (end - 1) for end in interval)
+    # The number of decimals follows from the width of the interval.
+    decimals = min(max(1, -math.floor(math.log10(max(high - low, 1e-6) / 5))), 4)
+    ends = f"[{low:.{decimals}f}, {high:.{decimals}f}]".replace("-", "−")
+    return f"{100 * (ratio - 1):.{decimals}f} % {ends} longer"
+
+
+def _percent(value: float) -> str:
+    return f"{digits(100 * value, 2)} %"
+
+
+def _more(starts: int | None, seconds_per_start: float) -> str:
+    number = starts or 0
+    seconds = number * seconds_per_start
+    time = f"{digits(seconds / 60, 2)} min" if seconds >= 90 else f"{digits(seconds, 2)} s"
+    return f"{count(number)} more start{'s' * (number != 1)} ({time})"
+
 
 _WIDE = 1.5  # from this ratio on the axis is logarithmic, so that equal ratios are equally long
 

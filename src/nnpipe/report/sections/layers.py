@@ -15,12 +15,14 @@ from nnpipe.report.layer_tables import (
     kind_time_table,
     kind_times,
     layer_table,
+    memory_chart,
+    roof_chart,
+    roof_sentences,
+    roof_shares,
     side_by_side_table,
     time_sentences,
 )
-from nnpipe.report.memory_use import memory_chart
-from nnpipe.report.roof_shares import roof_chart, roof_sentences, roof_shares
-from nnpipe.report.sections.grouping import MOST_OPEN, grouped_reasons
+from nnpipe.report.sections.doubts import MOST_OPEN, grouped_reasons
 
 _MOST_ROWS = 200
 _MOST_BARS = 12

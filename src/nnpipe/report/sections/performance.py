@@ -2,23 +2,128 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from nnpipe.core.errors import ConfigError
 from nnpipe.measuring.early_stopping import EarlyStoppingEstimate, early_stopping
+from nnpipe.measuring.max_rate import LatencyBound, describe
+from nnpipe.measuring.punctuality import LATE_NS, Punctuality
+from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.run_figures import COUNTERS, board_bytes, counted_figure, counter_of, energy_figure, energy_source
 from nnpipe.measuring.series import Series
 from nnpipe.measuring.statistics import Percentile, Summary
 from nnpipe.report.charts import Areas, Histogram, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
-from nnpipe.report.drawing.downsampling import column_means, thinned
-from nnpipe.report.formatting import NOTHING, Scale, count, digits, duration, share
+from nnpipe.report.drawing.axes import column_means, thinned
+from nnpipe.report.formatting import NOTHING, Scale, clean, count, counted, digits, duration, share
 from nnpipe.report.inputs.candidate import TIMES, Candidate, known
-from nnpipe.report.quantity_text import kinds
-from nnpipe.report.sections.energy import energy_blocks
-from nnpipe.report.sections.grouping import MOST_OPEN
-from nnpipe.report.sections.load import load_blocks
+from nnpipe.report.quantity_text import kinds, ranged
+from nnpipe.report.sections.doubts import MOST_OPEN
 from nnpipe.report.sections.pace import pace_blocks
+
+
+def energy_blocks(candidate: Candidate) -> list[Block]:
+    """Return a paragraph on the energy, or on why it is not known; an empty list if it was not asked for."""
+    found = energy_figure(candidate.run)
+    if found is None:
+        return []
+    if found.value is None:
+        return [Paragraph(f"Energy is not known: {clean(found.reason, 500)}.", "note")]
+    series = candidate.run.series["energy"]
+    seconds = float(np.sum(series["duration_ns"])) / 1e9
+    watts = float(np.sum(series["joules"])) / seconds if seconds > 0 else 0.0
+    idle = "" if "idle power" in energy_source(candidate.run) else "; the idle power is included"
+    return [
+        Paragraph(
+            f"An inference takes {ranged(quantity('energy'), found)}, as measured by "
+            f"{clean(energy_source(candidate.run), 400)}{idle}. {count(found.count)} calls in runs of their own took "
+            f"{duration(1e9 * seconds)}, at {digits(watts)} W in all."
+        )
+    ]
+
+
+_VERDICTS = {"kept": "kept, at 99\u00a0% confidence", "broken": "broken", "open": "not shown: too few queries"}
+
+
+def load_blocks(candidate: Candidate) -> list[Block]:
+    """Return a table of the load and its schedule, and the audits; an empty list without a load and audits."""
+    load = candidate.run.timing.get("load")
+    blocks = [_table(candidate, load)] if isinstance(load, Mapping) and len(candidate.inference) else []
+    return [*blocks, *_audits(candidate)]
+
+
+def _table(candidate: Candidate, load: Mapping[str, Any]) -> Block:
+    inference = candidate.inference
+    busy_ns = _number(load.get("busy_ns"))
+    rate = len(inference) / (busy_ns / 1e9) if busy_ns else None
+    rows = [
+        ("scenario", clean(load.get("scenario", ""), 40)),
+        ("samples in a query", _whole_load(load.get("samples_per_query"))),
+        ("queries a second asked for", digits(_number(load.get("rate")), 4)),
+        ("queries a second answered", digits(rate, 4)),
+        ("ended by", clean(load.get("ended", ""), 40)),
+        ("due and not sent when it ended", _whole_load(load.get("unanswered"))),
+    ]
+    punctuality = Punctuality.of(inference)
+    if punctuality is not None:
+        rows += [
+            ("had to wait for others", share(punctuality.queued / punctuality.queries, 1)),
+            (
+                f"sent more than {duration(LATE_NS)} late",
+                f"{count(punctuality.late)} ({share(punctuality.late / punctuality.queries, 1)})",
+            ),
+            ("lateness: median, p99, worst", ", ".join(map(duration, _lateness(punctuality)))),
+        ]
+    rows += _bound(candidate, load)
+    cells = tuple((name, Cell(value, 0.0)) for name, value in rows if value not in ("", "–"))
+    caption = "The load; a latency lasts from when its query was " + ("due" if punctuality is not None else "sent")
+    if load.get("scenario") == "offline":
+        caption = "The load; a time lasts from the answer before"
+    return Table(("Quantity", "Value"), cells, caption=caption)
+
+
+def _lateness(found: Punctuality) -> tuple[float, ...]:
+    return found.median_ns, found.p99_ns, found.worst_ns
+
+
+def _bound(candidate: Candidate, load: Mapping[str, Any]) -> list[tuple[str, str]]:
+    search = load.get("search")
+    found = [("highest rate", clean(search.get("reason", ""), 200))] if isinstance(search, Mapping) else []
+    text = load.get("max_latency")
+    if not isinstance(text, str):
+        return found
+    try:
+        bound = LatencyBound.parse(text[:40])
+    except ConfigError:
+        return found
+    verdict = _VERDICTS[bound.judge(candidate.inference["latency_ns"])]
+    return [*found, (clean(describe(bound), 60), verdict)]
+
+
+def _audits(candidate: Candidate) -> list[Block]:
+    found: list[Block] = []
+    for name, audit in candidate.run.audits.items():
+        if not isinstance(audit, Mapping):
+            continue
+        verdict, reason = clean(audit.get("verdict", ""), 40), clean(audit.get("reason", ""), 300)
+        text = f"Audit of {clean(name, 40)}: {verdict}. {reason}."
+        found.append(Paragraph(text, "warning" if verdict == "failed" else "note"))
+    return found
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1e18:
+        return None
+    return float(value) if math.isfinite(value) and value > 0 else None
+
+
+def _whole_load(value: object) -> str:
+    return count(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else ""
+
 
 _BINS = 60
 _FAR = 5  # ratio of the slowest call to the median from which the axis is logarithmic
@@ -266,3 +371,48 @@ def _curves(
         text,
         f"{candidate.name} over the measurement: {text}.",
     )
+
+
+_SIZES = ("flash", "ram", "arena", "data", "stack")
+_HEADINGS = {"data": "Data", "stack": "Stack, most used"}
+_CAPTION = (
+    "In bytes. Flash is code, constants and initial values, as built for the core. RAM is arena, data and the stack "
+    "that runs have used; the prediction adds the frames of the deepest chain of calls. The firmware is not included."
+)
+
+
+def board_section(candidates: Sequence[Candidate]) -> Section | None:
+    """Return a table of what candidates need on their boards; None if none ran on one."""
+    there = [(each, board_bytes(each.run)) for each in candidates if board_bytes(each.run)]
+    if not there:
+        return None
+    counters = [name for name in COUNTERS if any(counter_of(each.run) == name for each, _ in there)]
+    header = (
+        "Candidate", "Board", *(_HEADINGS.get(name) or quantity(name).heading for name in _SIZES), "Stack, predicted",
+        *(quantity(name).heading for name in counters),
+    )  # fmt: skip
+    rows = []
+    for each, sizes in there:
+        predicted = _about(each).get("stack_predicted_bytes")
+        figures = [counted_figure(each.run, name).value for name in counters]
+        rows.append((
+            Cell(each.name, float(each.number), each.made_of), Cell(_board(each)),
+            *(_bytes(sizes.get(f"{name}_bytes")) for name in _SIZES), _bytes(predicted),
+            *(Cell(counted(value), value) for value in figures),
+        ))  # fmt: skip
+    return Section("On the board", (Table(header, tuple(rows), sortable=True, caption=_CAPTION),))
+
+
+def _about(candidate: Candidate) -> dict[str, object]:
+    session = candidate.run.timing.get("session")
+    about = session.get("target") if isinstance(session, dict) else None
+    return about if isinstance(about, dict) else {}
+
+
+def _board(candidate: Candidate) -> str:
+    told = [_about(candidate).get(key) for key in ("board", "core")]
+    return ", ".join(clean(each, 60) for each in told if isinstance(each, str)) or NOTHING
+
+
+def _bytes(value: object) -> Cell:
+    return Cell(count(value), float(value)) if type(value) is int else Cell(NOTHING)

@@ -9,7 +9,7 @@ from typing import Any
 from nnpipe.report.document import Block, CommandLine, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING, clean, shortened, size
 from nnpipe.report.inputs.candidate import Candidate, leaf, listed
-from nnpipe.report.sections.grouping import MOST_OPEN
+from nnpipe.report.sections.doubts import MOST_OPEN
 
 _DEPTH, _FACTS, _LENGTH = 4, 200, 300
 _ANCESTORS = 20

@@ -2,18 +2,178 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 
 import numpy as np
 
+from nnpipe.report.charts import ChartAxis, Floats, PointGroup, PointLine, Points
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import NOTHING, count, duration, share
-from nnpipe.report.inputs.search_file import SearchFile, TrialEntry
-from nnpipe.report.inputs.search_view import SearchView
-from nnpipe.report.point_charts import ChartAxis, PointGroup, PointLine, Points
-from nnpipe.report.sections.search_curves import curves_of
-from nnpipe.report.sections.search_front import front_blocks
-from nnpipe.report.sections.search_text import number_text, parameter_text, range_text
+from nnpipe.report.inputs.search_file import SearchFile, SearchView, TrialEntry, choice_text
+
+
+def number_text(value: float) -> str:
+    """Return a value of an objective or a parameter as text."""
+    return f"{value:,.5g}".replace("-", "−")
+
+
+def range_text(trial: TrialEntry, objective: str) -> str:
+    """Return the interval of a value as text; empty if there is none."""
+    return " to ".join(number_text(end) for end in trial.intervals.get(objective, ()))
+
+
+def parameter_text(trial: TrialEntry, name: str) -> str:
+    """Return the value of a parameter in a trial as text."""
+    if name not in trial.configuration:
+        return NOTHING
+    value = trial.configuration[name]
+    return number_text(value) if isinstance(value, float) else choice_text(value)
+
+
+def configuration_text(trial: TrialEntry) -> str:
+    """Return all parameters of a trial as text."""
+    return ", ".join(f"{name} {parameter_text(trial, name)}" for name in trial.configuration)
+
+
+_ROWS, _TIPS, _PICTURES = 40, 200, 3
+
+
+def front_blocks(view: SearchView) -> Iterator[Block]:
+    """Yield the pictures and the table."""
+    if not view.front:
+        return
+    names = list(view.found.objectives)
+    for first, second in list(combinations(names, 2))[:_PICTURES]:
+        yield _picture(view, first, second)
+    yield _table(view)
+
+
+def _table(view: SearchView) -> Table:
+    names = list(view.found.objectives)
+    uncertain = any(trial.intervals for trial, _ in view.front)
+    rows = []
+    for trial, chance in view.front[:_ROWS]:
+        chances = (Cell(share(chance, 0), chance),) if uncertain else ()
+        values = (Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name)) for name in names)
+        rows.append((Cell(f"Trial {trial.number}", float(trial.number)), *chances, *values, configuration_text(trial)))
+    ways = ", ".join(f"{name} ({'less' if way == 'minimize' else 'more'} is better)" for name, way in
+                     view.found.objectives.items())  # fmt: skip
+    more = len(view.front) - len(rows)
+    return Table(
+        ("Trial", *(("On the front",) if uncertain else ()), *names, "Configuration"), tuple(rows), sortable=True,
+        minor=("Configuration",),
+        caption=f"No other trial is at least as good in {ways}."
+        + (" How often, when values are drawn from their intervals, is their share." if uncertain else "")
+        + (f" {count(more)} more are in the table of trials." if more > 0 else ""),
+    )  # fmt: skip
+
+
+def _picture(view: SearchView, first: str, second: str) -> Plot:
+    front = [trial for trial, chance in view.front if chance >= 0.5][:_TIPS]
+    numbers = {trial.number for trial in front}
+    beaten = [trial for trial in view.shown if trial.number not in numbers]
+    groups = (
+        PointGroup("beaten", view.values(first, beaten), view.values(second, beaten), 0, 0.4),
+        PointGroup(
+            "on the front", view.values(first, front), view.values(second, front), 1,
+            tips=tuple(_tip(trial, first, second) for trial in front),
+            x_ends=_ends(front, first), y_ends=_ends(front, second),
+        ),
+    )  # fmt: skip
+    lines = (_stairs(view, front, first, second),) if len(view.found.objectives) == 2 and len(front) > 1 else ()
+    ways = {"minimize": "less", "maximize": "more"}
+    better = " and ".join(f"{ways[view.found.objectives[name]]} {name}" for name in (first, second))
+    best = sorted(front, key=lambda trial: trial.values[first])
+    ends = "; ".join(
+        f"{first} {number_text(trial.values[first])} with {second} {number_text(trial.values[second])}"
+        for trial in best[:: max(1, len(best) - 1)]
+    )
+    places = list(view.found.objectives)
+    return Plot(
+        Points(view.value_axis(first), view.value_axis(second), groups, lines),
+        f"front-{places.index(first) + 1}-{places.index(second) + 1}",
+        f"{second} against {first}; {better} is better. Bars are intervals.{view.told_shown}"
+        if any(trial.intervals for trial in front)
+        else f"{second} against {first}; {better} is better.{view.told_shown}",
+        f"{count(len(front))} trials on the Pareto front, from {ends}.",
+    )  # fmt: skip
+
+
+def _stairs(view: SearchView, front: Sequence[TrialEntry], first: str, second: str) -> PointLine:
+    """Return the line that no trial is beyond."""
+    signs = [-1.0 if view.found.objectives[name] == "maximize" else 1.0 for name in (first, second)]
+    x, y = signs[0] * view.values(first, front), signs[1] * view.values(second, front)
+    order = np.lexsort((y, x))
+    x, y = x[order], np.minimum.accumulate(y[order])
+    corners_x, corners_y = np.repeat(x, 2)[1:], np.repeat(y, 2)[:-1]
+    return PointLine("", signs[0] * corners_x, signs[1] * corners_y, 1, 0.8, dashed=True)
+
+
+def _ends(trials: Sequence[TrialEntry], name: str) -> Floats | None:
+    if not any(name in trial.intervals for trial in trials):
+        return None
+    return np.array([trial.intervals.get(name, (trial.values[name],) * 2) for trial in trials], np.float64)
+
+
+def _tip(trial: TrialEntry, first: str, second: str) -> str:
+    values = (f"{name} {number_text(trial.values[name])}" for name in (first, second))
+    return f"trial {trial.number}: {', '.join(values)}"
+
+
+_CURVES, _STEPS = 150, 60  # greatest number of curves of a kind, and of points of each
+_PURPLE, _BLUE, _VERMILLION = 3, 0, 1
+_EDGES = (0.02, 0.98)  # quantiles between which curves are shown whole
+
+
+def curves_of(view: SearchView) -> Plot | None:
+    """Return the picture; ``None`` unless trials reported several values."""
+    reported = [trial for trial in view.found.trials if len(trial.reports) > 1]
+    if not reported:
+        return None
+    objective = next(iter(view.found.objectives))
+    best = {t.number for t in view.shown if view.best(objective, [t])[0]} if view.finished else set()
+    kinds: list[tuple[str, list[TrialEntry], int, float]] = [
+        ("pruned", [t for t in reported if t.state == "pruned"], _PURPLE, 0.45),
+        ("finished", [t for t in reported if t.state == "finished" and t.number not in best], _BLUE, 0.45),
+        ("best tenth", [t for t in reported if t.number in best], _VERMILLION, 0.9),
+    ]
+    values = np.array([value for trial in reported for _, value in trial.reports], np.float64)
+    low, high = np.quantile(values, _EDGES).tolist()
+    if view.finished and view.found.objectives[objective] == "maximize":
+        high = float(values.max())
+    elif view.finished:
+        low = float(values.min())
+    last = max(trial.reports[-1][0] for trial in reported)
+    first = min(trial.reports[0][0] for trial in reported)
+    lines = tuple(
+        _line(label, trial, colour, strength) for label, trials, colour, strength in kinds for trial in _evenly(trials)
+    )
+    steps = [trial.reports[-1][0] for trial in kinds[0][1]]
+    half = f", half of them by step {int(np.median(steps)):,}" if steps else ""
+    shown = "" if len(lines) == len(reported) else f" Shown are {count(len(lines))} of {count(len(reported))} trials."
+    return Plot(
+        Points(ChartAxis("step", float(first), float(max(last, first + 1))), ChartAxis("value", low, high), (), lines),
+        "curves",
+        f"The values that trials reported while they ran.{shown}",
+        f"Curves of {count(len(reported))} trials over up to {last:,} steps; {count(len(steps))} were pruned{half}.",
+    )
+
+
+def _line(label: str, trial: TrialEntry, colour: int, strength: float) -> PointLine:
+    reports = trial.reports
+    if len(reports) > _STEPS:
+        reports = tuple(reports[place] for place in np.linspace(0, len(reports) - 1, _STEPS).astype(int).tolist())
+    table = np.array(reports, np.float64)
+    return PointLine(label, table[:, 0], table[:, 1], colour, strength, width=1.0)
+
+
+def _evenly(trials: Sequence[TrialEntry]) -> list[TrialEntry]:
+    if len(trials) <= _CURVES:
+        return list(trials)
+    return [trials[place] for place in np.linspace(0, len(trials) - 1, _CURVES).astype(int).tolist()]
+
 
 BLUE, VERMILLION, GREEN, PURPLE = 0, 1, 2, 3
 
@@ -133,3 +293,113 @@ def _history(view: SearchView, objective: str) -> Plot | None:
 
 def _slug(view: SearchView, objective: str) -> str:
     return f"objective-{list(view.found.objectives).index(objective) + 1}"
+
+
+_SEARCH_TRIALS_ROWS, _COLUMNS, _OPEN = 1000, 12, 6
+_EXAMPLES = 5
+
+
+def search_trials(view: SearchView) -> Section:
+    """Return the section on the trials: all of them in a table, and why some failed."""
+    return Section("Trials", (*_failures(view), _table_search_trials(view)))
+
+
+def search_method(view: SearchView) -> Section:
+    """Return the section on what was searched, and how."""
+    facts = tuple(view.found.facts)
+    blocks: list[Block] = [
+        Table(("Parameter", "Values"), tuple((axis.name, axis.told) for axis in view.found.axes), caption="The space")
+    ]
+    if facts:
+        blocks.append(Table(("What", "How"), facts, caption="The search"))
+    return Section("How it was searched", tuple(blocks))
+
+
+def _failures(view: SearchView) -> Iterator[Block]:
+    groups: dict[str, list[int]] = defaultdict(list)
+    for trial in view.found.of_state("failed"):
+        groups[trial.message or "without a message"].append(trial.number)
+    if not groups:
+        return
+    order = sorted(groups.items(), key=lambda item: -len(item[1]))
+    rows = []
+    for message, numbers in order[:100]:
+        examples = ", ".join(str(number) for number in numbers[:_EXAMPLES])
+        more = " and more" if len(numbers) > _EXAMPLES else ""
+        rows.append((message, Cell(count(len(numbers)), float(len(numbers))), f"{examples}{more}"))
+    yield Table(
+        ("Why trials failed", "How many", "Trials"), tuple(rows), sortable=True, caption="Reasons of failures",
+        folded=len(rows) > _OPEN,
+    )  # fmt: skip
+
+
+def _table_search_trials(view: SearchView) -> Table | Paragraph:
+    found = view.found
+    if not found.trials:
+        return Paragraph("There are no trials yet.", "note")
+    objectives = list(found.objectives)
+    axes = list(view.axes(objectives[0]))[:_COLUMNS]
+    order = _ordered(view)
+    shown = order[:_SEARCH_TRIALS_ROWS]
+    noted = any(trial.message or trial.origin for trial in shown)
+    rows = []
+    for trial in shown:
+        seconds = Cell(NOTHING) if trial.seconds is None else Cell(duration(1e9 * trial.seconds), trial.seconds)
+        rows.append((
+            Cell(f"Trial {trial.number}", float(trial.number)),
+            *(_value(trial, name) for name in objectives),
+            trial.state,
+            *(Cell(parameter_text(trial, axis.name), _sorted_by(trial, axis.name)) for axis in axes),
+            seconds,
+            *((trial.message or (f"from {trial.origin}" if trial.origin else ""),) if noted else ()),
+        ))  # fmt: skip
+    names = [axis.name for axis in axes]
+    header = ("Trial", *objectives, "State", *_unlike(names, objectives), "Time", *(("Note",) if noted else ()))
+    parts = [
+        f"All {count(len(order))} trials"
+        if len(shown) == len(order)
+        else f"{count(len(shown))} of {count(len(order))} trials",
+        ", the best first" if len(objectives) == 1 else ", the Pareto front first",
+        "; then those that were pruned, with their last values, and those that failed.",
+        f" The {len(axes)} most important of {len(found.axes)} parameters." if len(axes) < len(found.axes) else "",
+    ]
+    return Table(
+        header, tuple(rows), sortable=True, caption="".join(parts), minor=(*_unlike(names, objectives)[4:], "Time")
+    )
+
+
+def _unlike(names: list[str], objectives: list[str]) -> list[str]:
+    """Return headings of parameters that differ from those of objectives."""
+    taken = {*objectives, "Trial", "State", "Time", "Note"}
+    return [f"parameter {name}" if name in taken else name for name in names]
+
+
+def _value(trial: TrialEntry, name: str) -> Cell:
+    if name not in trial.values:
+        return Cell(NOTHING)
+    return Cell(number_text(trial.values[name]), trial.values[name], range_text(trial, name))
+
+
+def _sorted_by(trial: TrialEntry, name: str) -> float | None:
+    value = trial.configuration.get(name)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def _ordered(view: SearchView) -> list[TrialEntry]:
+    """Return the trials: finished ones by value or the front first, then pruned, failed and unfinished ones.
+
+    If there are more than the table holds, a tenth of it is kept for those that did not finish.
+    """
+    objective, *others = view.found.objectives
+    sign = -1.0 if view.found.objectives[objective] == "maximize" else 1.0
+    front = {trial.number for trial, _ in view.front} if others else set()
+    finished = sorted(
+        view.finished, key=lambda trial: (trial.number not in front, sign * trial.values[objective], trial.number)
+    )
+    known = {trial.number for trial in finished}
+    states = ("pruned", "failed", "finished", "running", "waiting")
+    rest = sorted((t for t in view.found.trials if t.number not in known), key=lambda t: states.index(t.state))
+    if len(finished) + len(rest) <= _SEARCH_TRIALS_ROWS:
+        return [*finished, *rest]
+    room = max(_SEARCH_TRIALS_ROWS - len(rest), _SEARCH_TRIALS_ROWS * 9 // 10)
+    return [*finished[:room], *rest, *finished[room:]]

@@ -2,16 +2,100 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from nnpipe.measuring.constraints import Figure, MetricConstraint
-from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.quantities import Quantity, quantity
+from nnpipe.report import document
+from nnpipe.report.charts import ChartPoint as Place
+from nnpipe.report.charts import Scatter
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table, Tile, Tiles
-from nnpipe.report.formatting import NOTHING, count, share
-from nnpipe.report.inputs.sweep_file import Again, Found, SweepCandidate
+from nnpipe.report.formatting import NOTHING, Scale, count, price, prices, share
+from nnpipe.report.inputs.sweep_file import Again, Found, FoundDevice, SweepCandidate
 from nnpipe.report.quantity_text import interval, ranged, written
-from nnpipe.report.sections.grouping import grouped_reasons
-from nnpipe.report.sections.sweep_pictures import SCALES, named, sweep_pictures
+from nnpipe.report.sections.doubts import grouped_reasons
+
+# The scale of a column by the kind of its metric, and what a value is multiplied by to be in the unit of the scale.
+SCALES = {"time": (1e9, Scale.of_times), "bytes": (1.0, Scale.of_sizes), "energy": (1.0, Scale.of_energies)}
+_DECADE = 8.0  # from this ratio on the axis is logarithmic, so that small values stay apart
+
+
+def named(metric: Quantity) -> str:
+    """Return the title of a metric for use inside a sentence."""
+    title = metric.title
+    return title if title[:1].islower() or title[1:2].isupper() else title[0].lower() + title[1:]
+
+
+def sweep_pictures(found: Found) -> Iterator[document.Plot]:
+    """Yield plots of a quality objective against up to two cost objectives."""
+    costs = [m for m in found.objectives if m.less_is_better and not m.metric]
+    gains = [m for m in found.objectives if m.metric or not m.less_is_better]
+    for gain in gains[:1]:
+        for cost in costs[:2]:
+            figure = _picture(found, cost, gain)
+            if figure is not None:
+                yield figure
+
+
+def _picture(found: Found, cost: Quantity, gain: Quantity) -> document.Plot | None:
+    known = [(n, p, p.figures.get(cost.name), p.figures.get(gain.name)) for n, p in enumerate(found.points)]
+    both = [(n, p, x, y) for n, p, x, y in known if x is not None and y is not None and None not in (x.value, y.value)]
+    # If all are equally good, there is nothing to choose between and no picture.
+    if len(both) < 2 or len({y.value for _, _, _, y in both}) == 1:
+        return None
+    values = [x.value for _, _, x, _ in both if x.value is not None]
+    to_x, x_unit = _scaled(cost, values)
+    to_y, y_label = _upward(gain)
+    places = tuple(
+        Place(
+            point.title,
+            to_x * (x.value or 0.0),
+            to_y * (y.value or 0.0),
+            _ends(x, to_x),
+            _ends(y, to_y),
+            number,
+            point.on_front,
+            f"{point.title}: {named(cost)} {ranged(cost, x)}, {named(gain)} {ranged(gain, y)}; "
+            + (
+                f"stopped at {share(point.share, 0)}"
+                if point.stopped
+                else f"on the front in {share(point.front_share, 0)} of draws"
+            ),
+        )
+        for number, point, x, y in both
+    )
+    least = min(values)
+    best = ", ".join(place.label for place in places if place.on_front)
+    return document.Plot(
+        Scatter(f"{named(cost)}, {x_unit}", y_label, places, least > 0 and max(values) / least > _DECADE, front=True),
+        f"sweep-{gain.name}-against-{cost.name}".replace("_", "-").replace(".", "-"),
+        f"{gain.title} against {named(cost)}; up and to the left is better. Bars are intervals, the broken line is "
+        "what no candidate is beyond; pale ones are off the front of all objectives together",
+        f"{gain.title} against {named(cost)} of {len(places):,} candidates. On the front: {best}.",
+    )
+
+
+def _scaled(metric: Quantity, values: Sequence[float]) -> tuple[float, str]:
+    factor, scale_of = SCALES.get(metric.kind, SCALES["bytes"])
+    scale = scale_of([factor * value for value in values])
+    return factor / scale.divisor, scale.unit
+
+
+def _upward(metric: Quantity) -> tuple[float, str]:
+    sign, label = (-1.0, f"−{named(metric)}") if metric.less_is_better else (1.0, named(metric))
+    if metric.compared:
+        label = f"change of {named(quantity(metric.metric))}"
+    if metric.kind == "share":
+        return 100 * sign, f"{label}, {'points' if metric.compared else '%'}"
+    return sign, f"{label}, /s" if metric.kind == "rate" else label
+
+
+def _ends(known: Figure, factor: float) -> tuple[float, float]:
+    value = known.value or 0.0
+    low, high = (end if math.isfinite(end) else value for end in (known.low, known.high))
+    return min(factor * low, factor * high), max(factor * low, factor * high)
 
 
 def sweep_section(found: Found) -> Section:
@@ -254,3 +338,112 @@ def _left_out(found: Found) -> Iterator[Block]:
         if reasons:
             said = f"{count(len(reasons))} combination{'s' * (len(reasons) != 1)} {caption}"
             yield Table(("Combination", "Reason"), tuple(reasons.items()), caption=said, folded=True, sortable=True)
+
+
+def devices_section(found: Found) -> Section:
+    """Return the section."""
+    return Section("Which device", tuple(_blocks(found)))
+
+
+def cost_sentence(found: Found) -> str:
+    """Return which device to take, as a sentence."""
+    best = next((each for each in found.devices if each.name == found.cheapest), None)
+    if best is None:
+        return "On no device does a candidate qualify."
+    able = [each for each in found.devices if each.chosen is not None]
+    if not found.cost_by:
+        why = f"what devices cost is not known, and its candidate is the best by {named(found.choose)}"
+        return f"{best.name} is the device to take: {why if len(able) > 1 else 'on no other does a candidate qualify'}."
+    held = " that keeps the constraints" if found.constraints else ""
+    cost = price(getattr(best, found.cost_by), found.cost_by, found.currency)
+    unknown = [each.name for each in able if getattr(each, found.cost_by) is None]
+    more = f" What {', '.join(unknown)} costs is not known in this way, and was not compared." if unknown else ""
+    return f"{best.name} is the cheapest device{held}: {cost}.{more}"
+
+
+def model_table(found: Found) -> Table:
+    """Return a table of devices by models, with the best candidate that qualifies in each cell."""
+    models = list(dict.fromkeys(point.model for point in found.points if point.model))
+    rows = [
+        (Cell(each.name), Cell(_price(found, each)), *(_best_cell(found, each, model) for model in models))
+        for each in found.devices
+    ]
+    return _with_prices(
+        Table(
+            ("Device", "Cost", *models), tuple(rows),
+            caption=f"The best candidate of each model that qualifies on each device, by {named(found.choose)}; those "
+            "that are chosen as measured again",
+        )
+    )  # fmt: skip
+
+
+def device_table(found: Found) -> Table:
+    """Return a table of what is best on each device, with the figures that are claimed of it."""
+    metrics = [metric for metric in found.metrics if metric.name != found.choose.name]
+    rows = []
+    for each in found.devices:
+        figures = each.again.figures if each.again is not None else {}
+        claimed = [_figure_cell_sweep_devices(figures.get(metric.name), metric) for metric in (found.choose, *metrics)]
+        rows.append((Cell(each.name), Cell(_price(found, each)), Cell(_said(found, each)), *claimed))
+    heads = [metric.heading for metric in (found.choose, *metrics)]
+    caption = "The best candidate on each device, as measured again there"
+    return _with_prices(Table(("Device", "Cost", "Best candidate", *heads), tuple(rows), caption=caption))
+
+
+def _blocks(found: Found) -> Iterator[Block]:
+    yield Paragraph(cost_sentence(found), "plain" if found.cheapest else "warning")
+    yield model_table(found)
+    yield device_table(found)
+    described = [(each.name, each.description) for each in found.devices if each.description]
+    if described:
+        yield Table(("Device", "What it is"), tuple(described), folded=True, caption="What the devices are")
+    for each in found.devices:
+        if each.away:
+            yield Paragraph(f"{each.name} did not give all results: {each.away}.", "warning")
+
+
+def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
+    mine = [point for point in found.points if point.device == device.name and point.model == model]
+    chosen = next((point for point in mine if point.title == device.chosen), None)
+    if chosen is not None and device.again is not None:
+        return _figure_cell_sweep_devices(device.again.figures.get(found.choose.name), found.choose, chosen.combination)
+    able = [point for point in mine if point.qualifies and found.choose.name in point.figures]
+    known = [(point.figures[found.choose.name], point) for point in able if point.title not in device.refuted]
+    known = [(figure, point) for figure, point in known if figure.value is not None]
+    if known:
+        sign = 1 if found.choose.less_is_better else -1
+        figure, point = min(known, key=lambda pair: (sign * (pair[0].value or 0.0), pair[1].title))
+        return _figure_cell_sweep_devices(figure, found.choose, point.combination)
+    if able:
+        return Cell("none qualifies", None, "did not hold when measured again")
+    return Cell("none qualifies", None, _why_not(found, mine)) if mine else Cell("not measured")
+
+
+def _why_not(found: Found, points: Sequence[SweepCandidate]) -> str:
+    """Return the constraint that most candidates do not keep."""
+    broken = Counter(c.metric.heading for p in points for c in found.constraints if p.claims.get(c.text) is not True)
+    return f"most often {broken.most_common(1)[0][0]}" if broken else ""
+
+
+def _said(found: Found, device: FoundDevice) -> str:
+    if device.chosen is None:
+        return "none qualifies" if any(point.device == device.name for point in found.points) else "not measured"
+    return next((point.combination for point in found.points if point.title == device.chosen), device.chosen)
+
+
+def _figure_cell_sweep_devices(known: Figure | None, metric: Quantity, note: str = "") -> Cell:
+    if known is None or known.value is None:
+        return Cell(NOTHING, None, note)
+    return Cell(written(metric, known.value), known.value, note or interval(metric, known))
+
+
+def _price(found: Found, device: FoundDevice) -> str:
+    return prices(device.cost_per_hour, device.cost_per_piece, found.currency)
+
+
+def _with_prices(table: Table) -> Table:
+    """Return a table without the column of costs if no cost is known."""
+    if any(row[1].text for row in table.cells()):
+        return table
+    rows = tuple((row[0], *row[2:]) for row in table.rows)
+    return Table((table.header[0], *table.header[2:]), rows, caption=table.caption)

@@ -6,19 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nnpipe.measuring.board_figures import BOARD_FIGURES, board_bytes, board_figure
-from nnpipe.measuring.call_times import PACED, ROUND_TRIP
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.counted_figure import counted_figure, counter_of
-from nnpipe.measuring.energy_figure import energy_figure
 from nnpipe.measuring.quantities import quantity
+from nnpipe.measuring.run_figures import (
+    BOARD_FIGURES,
+    board_bytes,
+    board_figure,
+    counted_figure,
+    counter_of,
+    energy_figure,
+)
+from nnpipe.measuring.series import PACED, ROUND_TRIP
 from nnpipe.measuring.statistics import CONFIDENCE, Summary
-from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import pairing
+from nnpipe.report.inputs.candidate import Candidate, pairing
 from nnpipe.report.inputs.pareto_front import standings
 from nnpipe.report.inputs.quality import as_figure
-from nnpipe.report.sections.outcome import Failure
 from nnpipe.report.sections.pace import PaceFigures
+from nnpipe.report.sections.verdict import Failure
 
 SCHEMA = 1
 KIND = "nnpipe report summary"

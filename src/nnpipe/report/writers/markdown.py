@@ -12,8 +12,7 @@ from nnpipe.core.foreign_text import html_text
 from nnpipe.report.document import Block, Cell, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
-from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_page
+from nnpipe.report.writers.picture_files import ImageFormat, as_table, cell_on_line, rows_on_page, write_pictures
 
 _SPECIAL = frozenset("\\`*_[]<>&|~$#!")
 _OPENING = re.compile(r"[-+=]|\d+(?=[.)])")  # what starts a list, a rule or an underline

@@ -11,8 +11,7 @@ from nnpipe.core.files import write_text
 from nnpipe.report.document import Block, CommandLine, Document, Paragraph, Plot, Section, Table, Tiles
 from nnpipe.report.drawing.pictures import Pictures
 from nnpipe.report.formatting import clean
-from nnpipe.report.writers.picture_files import ImageFormat, write_pictures
-from nnpipe.report.writers.text_tables import as_table, cell_on_line, rows_on_page
+from nnpipe.report.writers.picture_files import ImageFormat, as_table, cell_on_line, rows_on_page, write_pictures
 
 _UNDERLINES = "=-~^"
 # An underscore inside a word has no effect; a colon may start an address or a role, except in a time of day.

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.model import ModelWrapper
 from nnpipe.modelwrappers import TextGenerator
-from nnpipe.scenarios._cli.command import Parsed
-from nnpipe.workflows.candidates.model_files import generator_of_folder, settle_model_path, wrapper_of_file
+from nnpipe.scenarios._cli.command import Parsed, component_options, option_values
+from nnpipe.workflows.candidates.model_files import (
+    generator_of_folder,
+    known_wrapper,
+    opened_file,
+    settle_model_path,
+    wrapper_of_file,
+)
 
 
 def wrapper_of_model(token: str) -> type[Component] | None:
@@ -34,3 +43,45 @@ def first_model(parsed: Parsed) -> Any:
         return parsed.make("MODEL")
     settle_model_path(options, "MODEL", f"the file with the weights of {options.model}, or a compiled one", always=True)
     return parsed.make("MODEL"), options.model_path
+
+
+SECOND = ("beside", "beside_options")
+"""The destinations of the options."""
+
+
+def add_second_model(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--beside`` and ``--beside-options``."""
+    parser.add_argument(
+        "--beside", metavar="FILE",
+        help="a second model file, to show pictures side by side; it has the same options as MODEL, unless others are "
+        "given",
+    )  # fmt: skip
+    parser.add_argument(
+        "--beside-options", metavar="OPTIONS",
+        help="the options of the second model instead, in quotes: \"--fit squeeze --scale 255\"; \" \" for none, if "
+        "the description beside it tells everything",
+    )  # fmt: skip
+
+
+def second_classes(given: Sequence[str]) -> list[type[Component]]:
+    """Return the wrapper class of a second model that has the first one's options; none for options of its own."""
+    own = option_values(list(given), "--beside-options")
+    return [] if own else [known_wrapper(file) for file in option_values(list(given), "--beside")]
+
+
+def second_model(options: argparse.Namespace, prog: str) -> list[tuple[ModelWrapper, Path]]:
+    """Return the second model, if there is one, with its file.
+
+    Raises
+    ------
+    ConfigError
+        If there is no such file, no wrapper opens it, or its options are not those of its wrapper.
+    """
+    if options.beside is None:
+        if options.beside_options is not None:
+            raise ConfigError("--beside-options are for a second model: name its file with --beside")
+        return []
+    given = options
+    if options.beside_options is not None:
+        given = component_options(options.beside_options, prog, known_wrapper(options.beside))
+    return [cast("tuple[ModelWrapper, Path]", opened_file(options.beside, given))]

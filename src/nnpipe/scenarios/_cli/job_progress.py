@@ -3,21 +3,64 @@
 from __future__ import annotations
 
 import codecs
+import datetime
+import math
 import re
 import sys
 import time
+from collections.abc import Mapping, Sequence
 
 from nnpipe.core.foreign_text import harmless, raw_stream
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.database.jobs import COMPLETED, FAILED, JobRecord
-from nnpipe.jobs.collect_results import LOG, tell_storage
 from nnpipe.jobs.jobs import refresh
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, Unreached
 from nnpipe.jobs.place_address import place_at
+from nnpipe.jobs.publishing import COLLECT_RESULTS_LOG, tell_storage
+from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
-from nnpipe.scenarios._cli.job_table import figures, line
+from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.isolation.signals import INTERRUPTED
+
+_HEADER = ("job", "name", "place", "state", "done", "figures", "submitted (UTC)", "took", "reason")
+_FIGURES = 3
+
+
+def listing(jobs: Sequence[JobRecord]) -> str:
+    """Return a table of jobs."""
+    rows = tuple(tuple(map(Cell, _row(job))) for job in jobs)
+    return to_text(Table(_HEADER, rows))
+
+
+def line(job: JobRecord) -> str:
+    """Return the state of a job as a line: name, state, progress, figures and reason."""
+    parts = [job.state, done(job.fraction), figures(job.run.statistics), clean(job.run.reason)]
+    return f"{clean(job.run.experiment)}: {' '.join(part for part in parts if part and part != '-')}"
+
+
+def done(fraction: float | None) -> str:
+    """Return the progress in percent, rounded down, so that 100% means completed; ``-`` if it is not known."""
+    return "-" if fraction is None else f"{math.floor(100 * fraction)}%"
+
+
+def figures(metrics: Mapping[str, float]) -> str:
+    """Return the names and values of the first three figures as text."""
+    return " ".join(f"{clean(name)} {value:.4g}" for name, value in list(metrics.items())[:_FIGURES])
+
+
+def _row(job: JobRecord) -> tuple[str, ...]:
+    run = job.run
+    submitted = datetime.datetime.fromtimestamp(run.created, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    took = "-" if run.duration is None else f"{run.duration:.1f} s"
+    if run.duration is not None and run.duration >= 600:
+        took = str(datetime.timedelta(seconds=round(run.duration)))
+    state = job.state if job.attempt == 1 else f"{job.state} ({job.attempt}.)"
+    return (
+        job.id[:12], clean(run.experiment), clean(job.place), state, done(job.fraction), figures(run.statistics) or "-",
+        submitted, took, clean(run.reason) or "-",
+    )  # fmt: skip
+
 
 _PAUSE, _PAUSE_AFAR = 0.5, 3.0
 _BETWEEN = 30.0  # seconds between two updates of a storage
@@ -126,9 +169,9 @@ def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
     """Return the log of a job that has ended; ``None`` if the job runs or the run database does not have the log."""
     if not (job.ended and job.settled) or database.opened_by[1] is None:
         return None
-    if all(artifact.name != LOG for artifact in database.artifacts.list(job.id)):
+    if all(artifact.name != COLLECT_RESULTS_LOG for artifact in database.artifacts.list(job.id)):
         return None
-    return database.artifacts.path(job.id, LOG).read_bytes()
+    return database.artifacts.path(job.id, COLLECT_RESULTS_LOG).read_bytes()
 
 
 def _pause(job: JobRecord) -> float:

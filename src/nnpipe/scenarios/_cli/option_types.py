@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable
-from nnpipe.core.graph_sizes import stated_shape
+from nnpipe.core.graph import stated_shape
 from nnpipe.core.secret import Secret
 
 

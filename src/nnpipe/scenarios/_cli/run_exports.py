@@ -10,7 +10,7 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.experiment.exports.export import export_runs
 from nnpipe.workflows.progress import bar
-from nnpipe.workflows.search.recorded_search import recorded_search
+from nnpipe.workflows.search.run_file import recorded_search
 
 
 def export_chosen(database: RunDatabase, chosen: Sequence[str], options: argparse.Namespace) -> None:

@@ -5,21 +5,139 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nnpipe.experiment.database.database import RunDatabase
-from nnpipe.experiment.database.query import QueryField, parse_field
+from nnpipe.experiment.database.query import TRIAL_STATES, QueryField, parse_field
 from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.database.searches import SearchRecord
 from nnpipe.experiment.settings import leaves
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.scenarios._cli.run_differences import differences
-from nnpipe.scenarios._cli.search_tables import search_details
 
-_SHOWN = 5  # statistics in a list
+_LONGEST = 40  # characters of a value
+
+
+def differences(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """Return for each run what tells it from the others of its experiment, by identity.
+
+    These are few of its settings, and its host and versions of packages only where settings do not suffice.  The
+    text is empty if there is nothing, or the run is the only one of its experiment.
+    """
+    experiments: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        experiments.setdefault(run.experiment, []).append(run)
+    found = {}
+    for alike in experiments.values():
+        facts = [_facts(run) for run in alike]
+        names = _telling(facts)
+        for run, own in zip(alike, facts, strict=True):
+            found[run.id] = ", ".join(_words(own, facts, names))
+    return found
+
+
+def _facts(run: RunRecord) -> dict[str, str]:
+    settings = dict(leaves(run.configuration))
+    packages = run.environment.get("packages")
+    settings["host"] = run.host
+    if isinstance(packages, dict):
+        settings |= {f"packages.{name}": version for name, version in packages.items()}
+    return {
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in settings.items()
+        if value not in ([], {})  # as if it were not there
+    }
+
+
+def _words(own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Sequence[str]) -> Iterator[str]:
+    """Yield the facts of a run until no other run has the same."""
+    others = [other for other in facts if other is not own]
+    for name in names:
+        if name in own and others:
+            yield _worded(name, own[name], names)
+        others = [other for other in others if other.get(name) == own.get(name)]
+
+
+def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return the names of facts that together divide runs into as many groups as all of them, the best first."""
+    names = dict.fromkeys(name for own in facts for name in own)
+    columns = {name: [own.get(name, "") for own in facts] for name in names}
+    columns = {name: values for name, values in columns.items() if len(set(values)) > 1}
+    groups = len(set(zip(*columns.values(), strict=True)))
+    parts: list[tuple[str, ...]] = [()] * len(facts)
+    chosen: list[str] = []
+    while len(set(parts)) < groups:
+        best = min(columns, key=lambda name: (-_divided(parts, columns[name]), *_cost(name, columns[name])))
+        parts = [(*part, value) for part, value in zip(parts, columns.pop(best), strict=True)]
+        chosen.append(best)
+    return chosen
+
+
+def _divided(parts: Sequence[tuple[str, ...]], values: Sequence[str]) -> int:
+    return len(set(zip(parts, values, strict=True)))
+
+
+def _cost(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
+    """Return what is compared of facts that divide runs equally well; the least is what a reader knows best."""
+    last = name.rpartition(".")[2]
+    around = name == "host" or name.startswith("packages.")
+    return around, last not in ("title", "class"), max(map(len, values))
+
+
+def _worded(name: str, value: str, names: Sequence[str]) -> str:
+    first, _, last = name.rpartition(".")
+    value = clean(value, _LONGEST)
+    if name in ("title", "host"):
+        return value
+    if last == "class":
+        return value.rpartition(".")[2]
+    again = [other for other in names if other.rpartition(".")[2] == last]
+    return f"{clean(last if len(again) == 1 else f'{first}.{last}')}={value}"
+
+
+_SHOWN = 5  # trials
+_SEARCH_TABLES_LONGEST = 24
+
+
+def search_details(database: RunDatabase, search: SearchRecord) -> list[str]:
+    """Return parts of text on a search: its trials by state, its best values, and its best trials in a table."""
+    counts = ", ".join(f"{search.counts[state]:,} {state}" for state in TRIAL_STATES if search.counts.get(state))
+    taken = f" ({search.taken_over:,} taken over)" if search.taken_over else ""
+    lines = [f"search:\n  trials: {counts or 'none'}{taken}"]
+    for name, way in search.objectives.items():
+        best = f"{search.best[name]:.6g}" if name in search.best else "-"
+        lines.append(f"  {clean(name)}, to {way}: best {best}")
+    return ["\n".join(lines), *_best(database, search)]
+
+
+def _best(database: RunDatabase, search: SearchRecord) -> list[str]:
+    first, way = next(iter(search.objectives.items()))
+    trials = [
+        trial
+        for trial in database.searches.trials(search.run.id).since(0)[1]
+        if trial["state"] == "finished" and first in trial["values"]
+    ]
+    sign = -1.0 if way == "maximize" else 1.0
+    order = sorted(trials, key=lambda trial: (sign * trial["values"][first], trial["number"]))[:_SHOWN]
+    if not order:
+        return []
+    names = list(dict.fromkeys(name for trial in order for name in trial["configuration"] or {}))
+    rows = tuple(_row(trial, search.objectives, names) for trial in order)
+    table = to_text(Table(("trial", *map(clean, search.objectives), *map(clean, names)), rows))
+    return [f"best trials by {clean(first)}:\n{table}"]
+
+
+def _row(trial: Mapping[str, Any], objectives: Mapping[str, str], names: list[str]) -> tuple[str, ...]:
+    values = (_text(trial["values"].get(name)) for name in objectives)
+    return (str(trial["number"]), *values, *(_text((trial["configuration"] or {}).get(name)) for name in names))
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else clean(str(value), _SEARCH_TABLES_LONGEST)
 
 
 def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]) -> str:
@@ -222,3 +340,91 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return to_text(Table(tuple(header), tuple(tuple(Cell(text) for text in row) for row in rows)))
+
+
+_FIGURES = 3  # of a run
+
+
+def family(runs: Sequence[RunRecord], chosen: Sequence[str]) -> list[RunRecord]:
+    """Return the runs that are related to some, the oldest first; without any, all that have a parent or a child.
+
+    Parameters
+    ----------
+    runs
+        All runs of a database.
+    chosen
+        Identities of runs.
+    """
+    links: dict[str, set[str]] = {run.id: set() for run in runs}
+    for run in runs:
+        for parent in run.parents:
+            links[run.id].add(parent)
+            links.setdefault(parent, set()).add(run.id)
+    if chosen:
+        waiting, found = list(chosen), set[str]()
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += links.get(one, ())
+    else:
+        found = {name for name, others in links.items() if others}
+    return sorted((run for run in runs if run.id in found), key=lambda run: (run.created, run.id))
+
+
+def tree(runs: Sequence[RunRecord]) -> str:
+    """Return runs below their parents.  One with several parents is below each, with its children below the first."""
+    known = {run.id: run for run in runs}
+    children: dict[str, list[RunRecord]] = {}
+    for run in runs:
+        for parent in run.parents:
+            children.setdefault(parent, []).append(run)
+    lines: list[str] = []
+    shown: set[str] = set()
+    names = _names(runs)
+    for run in runs:
+        if not any(parent in known for parent in run.parents):
+            _add(run, "", "", names, children, lines, shown)
+    return "\n".join(lines)
+
+
+def _names(runs: Sequence[RunRecord]) -> dict[str, str]:
+    differing = differences(runs)
+    return {run.id: clean(run.experiment) + (f" ({differing[run.id]})" if differing[run.id] else "") for run in runs}
+
+
+def _add(
+    run: RunRecord,
+    first: str,
+    rest: str,
+    names: Mapping[str, str],
+    children: Mapping[str, Sequence[RunRecord]],
+    lines: list[str],
+    shown: set[str],
+) -> None:
+    again = run.id in shown
+    figures = "  ".join(f"{clean(name)} {value:.4g}" for name, value in _figures(run))
+    lines.append(f"{first}{names[run.id]}  {run.id[:12]}  {run.status}" + (f"  {figures}" if figures else ""))
+    below = list(children.get(run.id, ()))
+    if again:
+        if below:
+            lines[-1] += "  (its children are above)"
+        return
+    shown.add(run.id)
+    for number, child in enumerate(below, 1):
+        last = number == len(below)
+        _add(
+            child,
+            f"{rest}{'└─ ' if last else '├─ '}",
+            f"{rest}{'   ' if last else '│  '}",
+            names,
+            children,
+            lines,
+            shown,
+        )
+
+
+def _figures(run: RunRecord) -> list[tuple[str, float]]:
+    """Return some figures of a run: those of data that it did not learn, without losses, come first."""
+    ranked = sorted(run.statistics.items(), key=lambda item: ("/train/" in item[0], item[0].endswith("loss"), item[0]))
+    return ranked[:_FIGURES]

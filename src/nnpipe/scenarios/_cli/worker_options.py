@@ -6,10 +6,9 @@ import argparse
 import os
 from pathlib import Path
 
-from nnpipe.core.argument_kinds import Kind
+from nnpipe.core.arguments import Kind
 from nnpipe.scenarios._cli.option_types import secret_assignment
-from nnpipe.workflows.workers.worker_options import WorkerOptions
-from nnpipe.workflows.workers.worker_place import MOST_WORKERS, places_of
+from nnpipe.workflows.workers.worker_options import MOST_WORKERS, WorkerOptions, places_of
 
 LOCATION = "NNPIPE_STORAGE"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.core.tensors import Batch
-from nnpipe.report.task_pictures import COLOURS, Picture, TaskPictures, first_of, mixed
+from nnpipe.report.task_section import COLOURS, Picture, TaskPictures, first_of, mixed
 from nnpipe.tasks.anomaly.task import AnomalyDetection
 from nnpipe.tasks.frames import on_picture
 from nnpipe.tasks.predictions import scores_of

@@ -2,19 +2,130 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import QualityMetric
+from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch
-from nnpipe.tasks.anomaly.metrics import CLIP, METRICS
-from nnpipe.tasks.predictions import constant_scores, scores_of
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
+from nnpipe.core.tensors import Batch, DatasetSpec
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, constant_scores, scores_of
+
+# The metrics of anomaly detection, from true kinds and scores.
+#
+# The curve of a detector is the number of normal and anomalous samples with at least each score.
+# Samples with equal scores are one point of it, and each sample counts as often as its weight says,
+# as in scikit-learn.
+
+CLIP = "clip"
+"""The array of an evaluation that says which samples are parts of one clip."""
+
+MAX_FPR = 0.1
+"""The greatest rate of false alarms that the partial area looks at, as in DCASE's and MLPerf Tiny's rules."""
+
+
+def clips_of(found: Evaluation) -> npt.NDArray[np.int64]:
+    """Return the number of each sample's clip, ``(samples,)``; without clips, each sample is one."""
+    if CLIP not in found.arrays:
+        return np.arange(len(found))
+    return np.unique(found.arrays[CLIP], return_inverse=True)[1].reshape(-1)
+
+
+def _of_curve(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
+    """Return the statistic that is computed from a curve, ``measure(normal, anomalous)``.
+
+    Both arguments hold, for each different score from the greatest down, the weight of the samples with it,
+    ``(scores,)``.
+    """
+
+    def prepare(found: Evaluation) -> Statistic:
+        clip = clips_of(found)
+        sizes = np.bincount(clip)
+        score = np.bincount(clip, found.arrays["score"].astype(np.float64)) / sizes
+        if len(sizes) == len(found):  # a mean of one number may be rounded
+            score = np.empty(len(found))
+            score[clip] = found.arrays["score"]
+        anomalous = np.bincount(clip, found.arrays["truth"] == 1) > 0
+        _, place = np.unique(-score, return_inverse=True)
+        place = place.reshape(-1)
+        places = int(place.max(initial=-1)) + 1
+        kind = place + places * anomalous
+
+        def statistic(weights: Floats) -> float:
+            if not places:
+                return float("nan")
+            of_clips = np.bincount(clip, weights) / sizes
+            normal, unusual = np.asarray(np.bincount(kind, of_clips, 2 * places), np.float64).reshape(2, places)
+            return measure(normal, unusual)
+
+        return statistic
+
+    return prepare
+
+
+def roc_area(normal: Floats, anomalous: Floats) -> float:
+    """Return the area under the ROC curve: the share of pairs in the right order, where ties count half."""
+    pairs = float(anomalous.sum() * normal.sum())
+    if pairs <= 0:
+        return float("nan")
+    below = normal.sum() - np.cumsum(normal)
+    return float(anomalous @ (below + normal / 2)) / pairs
+
+
+def area_up_to(limit: float, alarms: Floats, hits: Floats) -> float:
+    """Return the area under a curve from (0, 0) to (1, 1), up to a share of false alarms.
+
+    Parameters
+    ----------
+    limit
+        The greatest share of false alarms.
+    alarms, hits
+        How much each point of the curve has of both more than the point before, ``(points,)``.
+    """
+    alarms = np.concatenate([[0.0], np.cumsum(alarms)])
+    hits = np.concatenate([[0.0], np.cumsum(hits)])
+    stop = int(np.searchsorted(alarms, limit, side="right"))
+    if stop < len(alarms):
+        last = np.interp(limit, alarms[stop - 1 : stop + 1], hits[stop - 1 : stop + 1])
+        alarms, hits = np.append(alarms[:stop], limit), np.append(hits[:stop], last)
+    return float(np.diff(alarms) @ (hits[1:] + hits[:-1])) / 2
+
+
+def _partial_area(normal: Floats, anomalous: Floats) -> float:
+    """Return the standardised area up to a false alarm rate (McClish 1989), as ``roc_auc_score(max_fpr=...)``."""
+    if normal.sum() <= 0 or anomalous.sum() <= 0:
+        return float("nan")
+    area = area_up_to(MAX_FPR, normal / normal.sum(), anomalous / anomalous.sum())
+    least, most = MAX_FPR**2 / 2, MAX_FPR
+    return 0.5 * (1 + (area - least) / (most - least))
+
+
+def _best_f1(normal: Floats, anomalous: Floats) -> float:
+    """Return the greatest F1 of all thresholds."""
+    total = float(anomalous.sum())
+    if total <= 0:
+        return float("nan")
+    hits, alarms = np.cumsum(anomalous), np.cumsum(normal)
+    return float((2 * hits / (hits + alarms + total)).max())
+
+
+METRICS = (
+    QualityMetric(
+        "auc", "AUC", "Area under the ROC curve", "share of pairs of an anomaly and a normal sample in the right order",
+        "ratio", False, statistic=_of_curve(roc_area), clusters=clips_of, bounds=(0.0, 1.0),
+    ),
+    QualityMetric(
+        "pauc", "pAUC", "Partial area under the ROC curve",
+        "area under the ROC curve where at most 10 % of the normal samples are alarms, standardised to 0.5 for chance",
+        "ratio", False, statistic=_of_curve(_partial_area), clusters=clips_of, bounds=(0.0, 1.0),
+    ),
+    QualityMetric(
+        "best_f1", "Best F1", "F1 at the best threshold", "greatest F1 of all thresholds of the score", "share", False,
+        statistic=_of_curve(_best_f1), clusters=clips_of,
+    ),
+)  # fmt: skip
 
 
 class AnomalyDetection(Task):

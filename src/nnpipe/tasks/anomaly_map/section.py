@@ -1,4 +1,4 @@
-"""The section of reports about anomaly maps: the metrics, the overlap of regions, and the worst pictures."""
+"""The section of reports about anomaly maps, and the maps drawn over pictures."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy as np
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats
+from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import Line, Lines
 from nnpipe.report.document import Block, Cell, Plot, Section, Table
 from nnpipe.report.formatting import share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.task_section import TaskSection, metrics_section
+from nnpipe.report.task_section import Picture, TaskSection, metrics_section
+from nnpipe.tasks.anomaly.pictures import AnomalyPictures
 from nnpipe.tasks.anomaly_map.metrics import LOOKED_AT, MAX_FPR, curve_of, found_and_alarmed
-from nnpipe.tasks.anomaly_map.task import AnomalyMaps
+from nnpipe.tasks.anomaly_map.task import AnomalyMaps, map_of
 
 _ALARMS = np.linspace(0, MAX_FPR, 61)
 _WORST = 10  # pictures
@@ -81,3 +83,24 @@ def _worst(found: Evaluation) -> Table:
     return Table(
         ("Picture", "Defects", "Found of a defect", "Good pixels alarmed"), rows, sortable=True, caption=caption
     )
+
+
+class AnomalyMapPictures(AnomalyPictures):
+    """Shows which pixels have high scores, and the score of the picture, which may be that of its greatest pixel."""
+
+    task = AnomalyMaps.name
+
+    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+        """Return the picture, coloured where scores of pixels are high for this picture, and the score."""
+        return super().drawn(picture, _complete(predictions), class_names)
+
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return the difference of the scores, relative to the greater one."""
+        return super().difference(picture, _complete(one), _complete(other))
+
+
+def _complete(predictions: Batch) -> Batch:
+    maps = map_of(predictions, 1)
+    frame = {"frame": predictions["frame"]} if "frame" in predictions else {}
+    score = predictions.get("score", np.fmax.reduce(maps, axis=(1, 2), initial=-np.inf))
+    return {"map": maps, "score": score, **frame}

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, Values
+from nnpipe.tasks.anomaly.task import roc_area
 
 _OF_CLASSES = "mean over the classes"
 
@@ -92,3 +93,124 @@ METRICS = (
         statistic=_over_classes(lambda hits, support, told: 2 * hits / (support + told)), alike=_pair,
     ),
 )  # fmt: skip
+
+
+# The metrics of a classification that need the scores of all classes: areas under curves, and
+# calibration.
+#
+# The scores of each sample become probabilities by :func:`probabilities_of`.  Where there are two
+# classes, the curves are those of the second one, which is the positive one; otherwise each metric
+# is the mean over the classes that have samples and are not all samples, each against all others.
+
+SCORES = "scores"
+"""The array of an evaluation that holds the scores of all classes, ``(n, classes)``; not all evaluations have it."""
+
+BINS = 15
+"""Bins of equal width of the calibration error, as in Guo et al., "On Calibration of Modern Neural Networks", 2017."""
+
+_ROUNDED = 0.05  # by how much rounded probabilities may miss the sum of 1
+
+
+def probabilities_of(scores: Floats) -> Floats:
+    """Return the probability of each class, float64 ``(n, classes)``.
+
+    Scores are probabilities if none is negative and those of each sample add up to 1 within 0.05, as those of quantised
+    models do.  Other scores are logits, of which the softmax is taken.
+    """
+    values = np.asarray(scores, np.float64)
+    sums = values.sum(axis=1, keepdims=True)
+    if values.size and values.min() >= 0 and bool((np.abs(sums - 1) <= _ROUNDED).all()):
+        return np.asarray(values / sums)
+    powers = np.exp(values - values.max(axis=1, keepdims=True, initial=-np.inf))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+
+
+def _chances(found: Evaluation) -> Floats:
+    """Return the probabilities of an evaluation with scores; where these are not finite, the true class has none."""
+    scores, lost = found.arrays[SCORES].astype(np.float64), found.not_finite
+    chances = np.asarray(1 - np.eye(scores.shape[1])[found.arrays["truth"]])
+    chances[~lost] = probabilities_of(scores[~lost])
+    return chances
+
+
+def average_precision(negative: Floats, positive: Floats) -> float:
+    """Return the area under the curve of precision over recall, by steps, as scikit-learn does.
+
+    Parameters
+    ----------
+    negative, positive
+        For each different score from the greatest down, the weight of the samples with it, ``(scores,)``.
+    """
+    total = float(positive.sum())
+    if total <= 0:
+        return float("nan")
+    hits, said = np.cumsum(positive), np.cumsum(positive + negative)
+    return float(positive @ np.divide(hits, said, out=np.zeros_like(hits), where=said > 0)) / total
+
+
+def _of_curves(measure: Callable[[Floats, Floats], float]) -> Callable[[Evaluation], Statistic]:
+    """Return the mean over classes of a measure of the curve of each, ``measure(negative, positive)``."""
+
+    def prepare(found: Evaluation) -> Statistic:
+        if SCORES not in found.arrays or not len(found):
+            return lambda weights: float("nan")
+        chances, truth = _chances(found), found.arrays["truth"]
+        classes = range(chances.shape[1]) if chances.shape[1] != 2 else (1,)
+        kinds = []
+        for number in classes:
+            _, place = np.unique(-chances[:, number], return_inverse=True)
+            places = int(place.max()) + 1
+            kinds.append((place.reshape(-1) + places * (truth == number), places))
+
+        def statistic(weights: Floats) -> float:
+            areas = []
+            for kind, places in kinds:
+                negative, positive = np.asarray(np.bincount(kind, weights, 2 * places), np.float64).reshape(2, places)
+                if negative.sum() > 0 and positive.sum() > 0:
+                    areas.append(measure(negative, positive))
+            return float(np.mean(areas)) if areas else float("nan")
+
+        return statistic
+
+    return prepare
+
+
+def _calibration(found: Evaluation) -> Statistic:
+    if SCORES not in found.arrays or not len(found):
+        return lambda weights: float("nan")
+    chances = _chances(found)
+    confidence = chances.max(axis=1)
+    right = chances.argmax(axis=1) == found.arrays["truth"]
+    bins = np.clip(np.ceil(confidence * BINS) - 1, 0, BINS - 1).astype(np.int64)  # each with its upper end
+
+    def statistic(weights: Floats) -> float:
+        total = float(weights.sum())
+        if total <= 0:
+            return float("nan")
+        missed = np.bincount(bins, weights * (confidence - right), BINS)
+        return float(np.abs(missed).sum()) / total
+
+    return statistic
+
+
+SCORE_METRICS = {
+    metric.name: metric
+    for metric in (
+        QualityMetric(
+            "roc_auc", "ROC AUC", "Area under the ROC curve",
+            "share of pairs of a sample of a class and another one in the right order; mean over more than two classes",
+            "ratio", False, statistic=_of_curves(roc_area), bounds=(0.0, 1.0),
+        ),
+        QualityMetric(
+            "pr_auc", "PR AUC", "Average precision",
+            "area under the curve of precision over recall, by steps; mean over more than two classes",
+            "ratio", False, statistic=_of_curves(average_precision), bounds=(0.0, 1.0),
+        ),
+        QualityMetric(
+            "calibration_error", "ECE", "Expected calibration error",
+            f"mean distance of the predicted class's probability from how often it is right, in {BINS} bins", "ratio",
+            True, statistic=_calibration, bounds=(0.0, 1.0),
+        ),
+    )
+}  # fmt: skip
+"""These metrics by name: a training computes them, constraints may name them, and reports show them."""

@@ -9,15 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.classification import ClassificationMetrics
+from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import Dots, Floats, Heatmap
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table, Tile, Tiles
 from nnpipe.report.formatting import clean, share
-from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.inputs.comparability import on_the_same_samples
-from nnpipe.report.sections.grouping import MOST_OPEN
-from nnpipe.report.task_section import TaskSection
-from nnpipe.tasks.classification.score_metrics import SCORE_METRICS, SCORES
+from nnpipe.report.inputs.candidate import Candidate, on_the_same_samples
+from nnpipe.report.sections.doubts import MOST_OPEN
+from nnpipe.report.task_section import Picture, TaskPictures, TaskSection, class_name, first_of
+from nnpipe.tasks.classification.metrics import SCORE_METRICS, SCORES
 from nnpipe.tasks.classification.task import Classification
+from nnpipe.tasks.predictions import only
 
 _LARGEST_MATRIX = 4096  # classes: a confusion matrix of this size takes 134 MB
 _MANY = 40  # with more classes the matrix is only a picture, and tables show the worst classes
@@ -294,3 +295,26 @@ def _extremes(
     header = ("Class", "Least found", "by", "Most found", "by", "Spread")
     caption = f"Sensitivity to {which}: the least and the greatest of {len(candidates):,} candidates; the spread is in "
     return Table(header, rows, sortable=True, caption=caption + "percentage points")
+
+
+_NAMED = 3
+
+
+class ClassificationPictures(TaskPictures):
+    """Shows the most likely classes."""
+
+    task = Classification.name
+
+    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+        """Return the picture as it is, and the three most likely classes with their scores."""
+        scores = first_of(only(predictions, "scores")).ravel()
+        order = np.argsort(-scores, kind="stable")[:_NAMED]
+        return picture, ", ".join(f"{class_name(int(n), class_names)} {scores[n]:.3g}" for n in order)
+
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return the greatest difference of a score, and 1 more if the most likely classes differ."""
+        first, second = (first_of(only(each, "scores")).ravel() for each in (one, other))
+        if len(first) != len(second):
+            return float("inf")
+        changed = int(np.argmax(first)) != int(np.argmax(second))
+        return changed + float(np.nan_to_num(np.abs(first - second)).max(initial=0.0))

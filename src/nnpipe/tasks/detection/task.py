@@ -9,17 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.detection.matching import PREDICTED, TRUTH
 from nnpipe.tasks.detection.metrics import METRICS
 from nnpipe.tasks.frames import in_pixels
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 _FEW_SCORES, _MANY_BOXES = 5, 20
 _MOST_CLASSES = 1 << 20  # in a file
@@ -127,7 +125,7 @@ class Detection(Task):
 
     def sample_errors(self, evaluation: Evaluation) -> npt.NDArray[np.float64]:
         """Return how many boxes of each picture are missing or wrong, with the scores from which F1 is greatest."""
-        from nnpipe.tasks.detection.class_curves import best_score, mistakes
+        from nnpipe.tasks.detection.metrics import best_score, mistakes
 
         return mistakes(evaluation, best_score(evaluation)).astype(np.float64)
 

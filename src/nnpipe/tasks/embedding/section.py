@@ -10,10 +10,9 @@ from nnpipe.core.evaluation import Evaluation
 from nnpipe.report.document import Block, Cell, Paragraph, Section, Table
 from nnpipe.report.formatting import NOTHING, clean
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sections.grouping import MOST_OPEN
+from nnpipe.report.sections.doubts import MOST_OPEN
 from nnpipe.report.task_section import TaskSection, metrics_section
-from nnpipe.tasks.embedding.metrics import DEPTH
-from nnpipe.tasks.embedding.search import GALLERY, QUERY
+from nnpipe.tasks.embedding.metrics import DEPTH, GALLERY, QUERY
 from nnpipe.tasks.embedding.task import EmbeddingSearch
 
 _WORST = 20

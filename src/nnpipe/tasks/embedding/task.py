@@ -9,16 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.embedding.metrics import DEPTH, METRICS, retrieval_metric
-from nnpipe.tasks.embedding.search import BOTH, GALLERY, searched
-from nnpipe.tasks.predictions import only
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_array
+from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
+from nnpipe.tasks.embedding.metrics import BOTH, DEPTH, GALLERY, METRICS, retrieval_metric, searched
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_array, only
 
 VECTORS = "embedding"
 """The array of judged batches that holds the vectors; the evaluation of all samples holds ranks in its place."""

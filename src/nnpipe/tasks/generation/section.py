@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.measuring.order_statistics import samples_needed
+from nnpipe.measuring.quantile_intervals import samples_needed
 from nnpipe.measuring.quantities import quality
 from nnpipe.report.charts import Floats, Histogram, Line, Lines
 from nnpipe.report.document import Block, Cell, Paragraph, Plot, Section, Table
-from nnpipe.report.drawing.downsampling import thinned
+from nnpipe.report.drawing.axes import thinned
 from nnpipe.report.formatting import NOTHING, Scale, duration
 from nnpipe.report.inputs.candidate import Candidate, known
 from nnpipe.report.inputs.quality import CONFIDENCE, figure_of

@@ -8,16 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.generation import LOG_LIKELIHOOD, NONE, PROMPT_TOKENS, REFERENCE_TOKENS, REQUEST_NS, TOKEN_NS, TOKENS
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks.generation.metrics import METRICS
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 _UNACCOUNTED = 0.01  # share of a request's time that may be in none of its tokens
 

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric, Statistic
-from nnpipe.core.ragged import Ragged
-from nnpipe.tasks.average_precision import PrecisionCurves
-from nnpipe.tasks.greedy_matching import AREAS, THRESHOLDS, greedy, places_in_groups
+from nnpipe.tasks.average_precision import AREAS, THRESHOLDS, PrecisionCurves, greedy, places_in_groups
 
 MOST_MASKS = 100
 """Predicted masks of one class in one picture that count, the most certain ones."""

@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.greedy_matching import THRESHOLDS
-from nnpipe.tasks.instance_segmentation.drawing import runs_in_picture
+from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
+from nnpipe.tasks.average_precision import THRESHOLDS
 from nnpipe.tasks.instance_segmentation.metrics import METRICS, missed_and_wanted
-from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+from nnpipe.tasks.instance_segmentation.runs import Integers, areas_of, intersections, runs_in_picture
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 TRUTH = ("truth_class", "truth_crowd", "truth_area")
 PREDICTED = ("class", "scores", "area")

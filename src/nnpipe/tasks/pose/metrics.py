@@ -9,8 +9,7 @@ import numpy as np
 
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic
-from nnpipe.tasks.average_precision import PrecisionCurves
-from nnpipe.tasks.greedy_matching import THRESHOLDS
+from nnpipe.tasks.average_precision import THRESHOLDS, PrecisionCurves
 from nnpipe.tasks.pose.pairing import AREAS, distances, lengths, poses_of, visible_points
 
 

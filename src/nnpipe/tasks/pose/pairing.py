@@ -3,17 +3,70 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.arguments import argument
+from nnpipe.core.component import Component
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import Floats
-from nnpipe.core.ragged import Ragged
-from nnpipe.tasks.greedy_matching import THRESHOLDS, greedy
-from nnpipe.tasks.pose.similarity import similarities
+from nnpipe.tasks.average_precision import THRESHOLDS, greedy
+
+COCO_SIGMAS = (
+    0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072, 0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089,
+    0.089,
+)  # fmt: skip
+"""How far people place each of COCO's 17 key points apart, in shares of the person's scale."""
+
+
+def sigmas_of(points: int, given: Sequence[float] | None = None) -> tuple[float, ...]:
+    """Return the deviation of each key point: as given, COCO's for 17 points, or else 1 / points, as Ultralytics'."""
+    if given is not None:
+        return tuple(given)
+    return COCO_SIGMAS if points == len(COCO_SIGMAS) else (1 / max(1, points),) * points
+
+
+def similarities(points: Floats, truth: Floats, areas: Floats, boxes: Floats, sigmas: Sequence[float]) -> Floats:
+    """Return the OKS of each predicted pose with each true one of a picture.
+
+    Parameters
+    ----------
+    points
+        x, y and score of the predicted key points, ``(d, points, 3)``.
+    truth
+        x, y and visibility of the true ones, ``(g, points, 3)``; those of visibility 0 do not count.
+    areas
+        The area of each true person, ``(g,)``.
+    boxes
+        Left, top, width and height of each true person, ``(g, 4)``.  A person without any visible point is compared
+        with the distance of points from twice the box.
+    sigmas
+        The deviation of each key point.
+
+    Returns
+    -------
+    ndarray
+        ``(d, g)``, from 0 to 1.
+    """
+    if not len(points) or not len(truth):
+        return np.zeros((len(points), len(truth)))
+    variances = (2 * np.asarray(sigmas)) ** 2
+    visible: npt.NDArray[np.bool_] = truth[..., 2] > 0
+    apart = points[:, None, :, :2] - truth[None, :, :, :2]
+    low, high = boxes[:, None, :2] - boxes[:, None, 2:], boxes[:, None, :2] + 2 * boxes[:, None, 2:]
+    given = points[:, None, :, :2]
+    outside = np.maximum(0, low[None] - given) + np.maximum(0, given - high[None])
+    known: npt.NDArray[np.bool_] = np.any(visible, axis=1)
+    apart = np.where(known[None, :, None, None], apart, outside)
+    error = (apart**2).sum(axis=-1) / variances / (areas[None, :, None] + np.spacing(1)) / 2
+    counted = np.where(known[:, None], visible, True)[None]
+    found: Floats = np.where(counted, np.exp(-error), 0).sum(axis=-1) / counted.sum(axis=-1)
+    return found
+
 
 TRUTH = ("truth_points", "truth_boxes", "truth_area", "truth_crowd")
 PREDICTED = ("points", "scores")
@@ -147,3 +200,18 @@ def lengths(found: Evaluation) -> Floats:
         return np.where(seen, np.hypot(apart[:, 0], apart[:, 1]), np.nan)
     side: Floats = found.ragged["truth_boxes"].values[:, 2:].astype(np.float64).max(axis=1)
     return side
+
+
+class PoseSettings(Component):
+    """What is chosen for the task, and so for the data sets of poses."""
+
+    abstract: ClassVar[bool] = True
+
+    sigmas: tuple[float, ...] | None = argument(
+        None, help="deviation of each key point for OKS; by default COCO's for 17 points, or 1 / points", minimum=0.0
+    )
+    pck_fraction: float = argument(0.1, help="distance up to which PCK takes a point as right, in lengths", minimum=0.0)
+    pck_length: Literal["box", "torso", "picture"] = argument(
+        "box", help="length that PCK refers to: the longer side of the person's box, the distance from left shoulder "
+        "to right hip, or the longer side of the picture",
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The section of reports about poses: the metrics, the figures of each key point, and the worst pictures."""
+"""The section of reports about poses, and key points drawn into pictures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,39 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats
+from nnpipe.core.tensors import Batch
 from nnpipe.report.charts import BoxedFrame, BoxGroup
 from nnpipe.report.document import Cell, Plot, Section, Table
 from nnpipe.report.formatting import clean, digits, share
 from nnpipe.report.inputs.candidate import Candidate
-from nnpipe.report.sample_pictures import picture_of
-from nnpipe.report.task_section import TaskSection, judged_section
-from nnpipe.tasks.pose.limbs import limbs
+from nnpipe.report.task_section import COLOURS, Picture, TaskPictures, TaskSection, first_of, judged_section, picture_of
+from nnpipe.tasks.frames import points_in_pixels
 from nnpipe.tasks.pose.metrics import greatest_distances, mean_similarities
 from nnpipe.tasks.pose.pairing import distances, lengths, poses_of, visible_points
 from nnpipe.tasks.pose.task import Pose
+
+_COCO_POINTS = 17
+_COCO_LIMBS = (
+    (0, 1), (0, 2), (1, 3), (2, 4), (5, 6), (5, 7), (7, 9), (6, 8), (8, 10), (5, 11), (6, 12), (11, 12), (11, 13),
+    (13, 15), (12, 14), (14, 16),
+)  # fmt: skip
+
+
+def limbs(known: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the pairs of key points that are both known and make a limb: COCO's of 17 points, of others none.
+
+    Parameters
+    ----------
+    known
+        Whether each key point of a person is known, ``(points,)``.
+    """
+    if len(known) != _COCO_POINTS:
+        return []
+    return [(one, other) for one, other in _COCO_LIMBS if known[one] and known[other]]
+
 
 _MANY = 40  # key points that a table shows
 _WORST = 10  # pictures
@@ -141,3 +162,56 @@ def _limbs(points: Floats, seen: npt.NDArray[np.bool_]) -> tuple[Floats, ...]:
         lines += [person[list(pair)] for pair in limbs(known)]
         lines += [person[place : place + 1] for place in np.flatnonzero(known)]
     return tuple(lines)
+
+
+_SURE = 0.2  # least score of persons and points that are drawn
+_MOST = 20
+
+
+class PosePictures(TaskPictures):
+    """Draws the key points with scores from 0.2 on, and COCO's limbs between them."""
+
+    task = Pose.name
+
+    def drawn(self, picture: Picture, predictions: Batch, class_names: Sequence[str]) -> tuple[Picture, str]:
+        """Return the picture with key points, and how many persons there are."""
+        from PIL import Image, ImageDraw
+
+        image = Image.fromarray(picture)
+        pen, width = ImageDraw.Draw(image), max(2, picture.shape[1] // 200)
+        persons = _sure(predictions, picture.shape[:2])
+        for number, person in enumerate(persons):
+            colour = COLOURS[number % len(COLOURS)]
+            known = person[:, 2] >= _SURE
+            for one, other in limbs(known):
+                pen.line([*person[one, :2], *person[other, :2]], fill=colour, width=width)
+            for x, y in person[known, :2].tolist():
+                pen.ellipse([x - 1.5 * width, y - 1.5 * width, x + 1.5 * width, y + 1.5 * width], fill=colour)
+        return np.asarray(image), f"{len(persons)} person{'s' * (len(persons) != 1)} with scores from {_SURE} on"
+
+    def difference(self, picture: Picture, one: Batch, other: Batch) -> float:
+        """Return the mean distance of the key points of the most certain persons, and 1 for each person too many.
+
+        Distances have x in shares of the picture's width and y of its height.
+        """
+        first, second = (_sure(each, picture.shape[:2]) for each in (one, other))
+        common = min(len(first), len(second))
+        sides = np.array(picture.shape[1::-1], np.float64)
+        apart = np.linalg.norm((first[:common, :, :2] - second[:common, :, :2]) / sides, axis=2)
+        return float(apart.mean() if apart.size else 0) + abs(len(first) - len(second))
+
+
+def _sure(predictions: Batch, size: tuple[int, ...]) -> Floats:
+    """Return the certain persons, ``(k, points, 3)``, in pixels."""
+    if "points" not in predictions:
+        raise SpecMismatch("predictions of poses hold points; name the model's decoder with --decoder")
+    points = np.asarray(predictions["points"], np.float64)
+    if "frame" in predictions:
+        places = points_in_pixels(points[..., :2], predictions["frame"], np.array([size], np.int64))
+        points = np.concatenate([places, points[..., 2:]], axis=-1)
+    found = first_of(points)[: int(predictions["count"][0]) if "count" in predictions else None]
+    scores = first_of(predictions["scores"])[: len(found)] if "scores" in predictions else found[..., 2].mean(axis=1)
+    order = np.argsort(-scores, kind="stable")
+    usable = (scores >= _SURE) & np.isfinite(found).all(axis=(1, 2))
+    certain: Floats = found[order[usable[order]][:_MOST]]
+    return certain

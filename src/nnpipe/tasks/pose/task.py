@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, SpecMismatch
-from nnpipe.core.evaluation import Evaluation
+from nnpipe.core.evaluation import Evaluation, Ragged
 from nnpipe.core.quality_metric import Floats, QualityMetric
-from nnpipe.core.ragged import Ragged
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
+from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.frames import points_in_pixels
 from nnpipe.tasks.pose.metrics import METRICS, mean_similarities
-from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH
-from nnpipe.tasks.pose.settings import PoseSettings
-from nnpipe.tasks.pose.similarity import sigmas_of
-from nnpipe.tasks.stored_arrays import INTEGERS, NUMBERS, check_alike, check_array
+from nnpipe.tasks.pose.pairing import PREDICTED, TRUTH, PoseSettings, sigmas_of
+from nnpipe.tasks.predictions import INTEGERS, NUMBERS, check_alike, check_array
 
 _TORSO_POINTS = 17
 _FAR = 1e12  # pixels

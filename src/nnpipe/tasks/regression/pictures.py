@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnpipe.core.tensors import Batch
-from nnpipe.report.task_pictures import Picture, TaskPictures, first_of
+from nnpipe.report.task_section import Picture, TaskPictures, first_of
 from nnpipe.tasks.predictions import only
 from nnpipe.tasks.regression.task import Regression
 

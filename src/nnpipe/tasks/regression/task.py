@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric, Statistic, mean_of
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch, show_shape
-from nnpipe.tasks.predictions import only
-from nnpipe.tasks.stored_arrays import NUMBERS, check_alike, check_array
+from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
+from nnpipe.tasks.predictions import NUMBERS, check_alike, check_array, only
 
 
 class Regression(Task):

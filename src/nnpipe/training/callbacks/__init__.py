@@ -9,6 +9,11 @@ from nnpipe.core.lazy_exports import lazy_getattr
 
 if TYPE_CHECKING:
     from nnpipe.training.callbacks.callback import Callback as Callback
-    from nnpipe.training.callbacks.writing_callback import WritingCallback as WritingCallback
+    from nnpipe.training.callbacks.callback import WritingCallback as WritingCallback
 
-__getattr__ = lazy_getattr(__name__, {"callback": ("Callback",), "writing_callback": ("WritingCallback",)})
+__getattr__ = lazy_getattr(
+    __name__,
+    {
+        "callback": ("Callback", "WritingCallback"),
+    },
+)

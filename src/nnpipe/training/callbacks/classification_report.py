@@ -3,26 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
 from nnpipe.analysis.classification import ClassificationMetrics
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.callbacks._arrays import array_of
-from nnpipe.training.callbacks._class_outputs import by_label
-from nnpipe.training.callbacks._curves import draw_precision_recall, draw_roc, precision_recall_of, roc_of
-from nnpipe.training.callbacks.writing_callback import (
+from nnpipe.training.callbacks._arrays import array_of, joined
+from nnpipe.training.callbacks.callback import (
     WritingCallback,
+    is_last,
     new_figure,
     save_figure,
     write_table,
     writes_after,
 )
+from nnpipe.training.callbacks.samples import image_of, samples_of, show_images
+from nnpipe.training.outputs.classification import BinaryOutput, ClassificationOutput
+from nnpipe.training.outputs.output import Output
 from nnpipe.training.run_folder import file_name
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
+
+
+def by_label(output: Output) -> list[tuple[str, Any, Any]]:
+    """Return title, logits ``(n, classes)`` and targets ``(n,)`` of an output; an empty list if it has no classes.
+
+    A binary output has two classes, no and yes.  With several labels, there is one entry for each label.
+    """
+    if isinstance(output, ClassificationOutput):
+        given = output.output if isinstance(output.output, np.ndarray) else output.output.detach()
+        return [("", given, output.true_classes)]
+    if not isinstance(output, BinaryOutput):
+        return []
+    logits, target = output.output.detach(), output.target
+    if logits.dim() == 1 or logits.shape[1:].numel() == 1:
+        return [("", _two(logits.reshape(-1)), (target.reshape(-1) > 0.5).long())]
+    columns, truths = logits.flatten(1), target.flatten(1)
+    return [
+        (f"label {label}", _two(columns[:, label]), (truths[:, label] > 0.5).long())
+        for label in range(columns.shape[1])
+    ]
+
+
+def _two(logits: Any) -> Any:
+    """Return the logits of no and yes, so that their softmax is the sigmoid."""
+    import torch
+
+    return torch.stack([torch.zeros_like(logits), logits], 1)
+
+
+Curve: TypeAlias = "tuple[np.ndarray, np.ndarray, float | None]"
+"""The horizontal and the vertical values ``(points,)``, and the area below; None if a class or its rest is empty."""
+
+_MOST = 10
+"""The greatest number of classes in a picture: those with the least areas."""
+
+
+def roc_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
+    """Return false and true positive rates, from the strictest threshold on, and the area under the curve.
+
+    Parameters
+    ----------
+    positive, negative
+        Counts of samples by ascending bins of their score, ``(bins,)``.
+    """
+    if not positive.sum() or not negative.sum():
+        return np.zeros(0), np.zeros(0), None
+    used = np.flatnonzero(positive + negative)[::-1]
+    true = np.concatenate([[0], np.cumsum(positive[used])]) / positive.sum()
+    false = np.concatenate([[0], np.cumsum(negative[used])]) / negative.sum()
+    return false, true, float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
+
+
+def precision_recall_of(positive: np.ndarray, negative: np.ndarray) -> Curve:
+    """Return recall and precision, from the strictest threshold on, and the average precision.
+
+    Parameters
+    ----------
+    positive, negative
+        Counts of samples by ascending bins of their score, ``(bins,)``.
+    """
+    if not positive.sum() or not negative.sum():
+        return np.zeros(0), np.zeros(0), None
+    used = np.flatnonzero(positive + negative)[::-1]
+    hits, said = np.cumsum(positive[used]), np.cumsum((positive + negative)[used])
+    area = float(positive[used] @ (hits / said)) / float(positive.sum())
+    # As in scikit-learn, the curve begins at a precision of 1 without any recall.
+    return np.r_[0.0, hits / positive.sum()], np.r_[1.0, hits / said], area
+
+
+def draw_roc(fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str) -> None:
+    """Draw the ROC curves of the classes with the least areas."""
+    axes = _drawn(curves, names, "class: AUC", "lower right")
+    axes.plot([0, 1], [0, 1], color="grey", lw=0.8, ls=":")
+    axes.set(title=f"ROC, {where}", xlabel="false positive rate", ylabel="true positive rate")
+    save_figure(fit, file, axes.figure)
+
+
+def draw_precision_recall(fit: Fit, file: str, curves: Sequence[Curve], names: Sequence[str], where: str) -> None:
+    """Draw the curves of precision over recall of the classes with the least areas."""
+    axes = _drawn(curves, names, "class: average precision", "lower left", drawstyle="steps-pre")
+    axes.set(title=f"precision and recall, {where}", xlabel="recall", ylabel="precision", ylim=(0, 1.05))
+    save_figure(fit, file, axes.figure)
+
+
+def _drawn(curves: Sequence[Curve], names: Sequence[str], title: str, place: str, drawstyle: str = "default") -> Any:
+    axes = new_figure(5.5, 5).subplots()
+    areas = [-1.0 if area is None else area for _, _, area in curves]
+    for number in sorted(sorted(range(len(names)), key=areas.__getitem__)[:_MOST]):
+        across, up, area = curves[number]
+        if area is not None:
+            axes.plot(across, up, label=f"{names[number]}: {area:.4f}", drawstyle=drawstyle)
+    if axes.lines:
+        axes.legend(title=title, fontsize=7, loc=place)
+    axes.grid(alpha=0.3)
+    return axes
+
 
 _BINS = 4096
 _LIMIT = 20.0
@@ -185,3 +283,101 @@ def _log_odds(logits: Any) -> Any:
 
     chance = logits.log_softmax(1)
     return torch.nan_to_num(chance - torch.log(-torch.expm1(chance)), nan=0.0)
+
+
+class Confusions(WritingCallback):
+    """List the errors of the last evaluation, the most common confusions first, with the samples.
+
+    For each output with classes and each evaluated split it writes
+    ``tables/confusions-DATASET-SPLIT-OUTPUT.json``.  If samples are pictures, it
+    also draws, at the end, one sample of each of the most common confusions.
+
+    It keeps the predicted class and the target of each sample of one evaluation.
+
+    Parameters
+    ----------
+    count
+        Number of confusions to list.
+    classes
+        Names of the classes; by default their numbers.
+    samples
+        Number of sample ids to list for each confusion.
+    """
+
+    frameworks = ("torch", "keras")
+    draws = True
+    describes_weights = True
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackReportingClassificationErrors",)
+
+    def __init__(self, count: int = 20, classes: Sequence[str] = (), samples: int = 10) -> None:
+        check_call(Confusions, locals())
+        self.count = count
+        self.classes = tuple(classes)
+        self.samples = samples
+        self._kept: dict[tuple[str, str, str], list[Any]] = {}
+        self._epoch = 0
+
+    def on_evaluate_batch(
+        self, fit: Fit, dataset: str, split: str, batch: dict[str, Any], outputs: dict[str, Any]
+    ) -> None:
+        """Keep the prediction and the target of each sample."""
+        if self._epoch != fit.epoch:
+            self._epoch, self._kept = fit.epoch, {}
+        for name, output in outputs.items():
+            if isinstance(output, ClassificationOutput):
+                kept = self._kept.setdefault((dataset, split, name), [])
+                kept.append((np.asarray(batch["sample_id"]), output.predictions(), output.true_classes))
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Write the tables of the last evaluation, and the pictures at the last epoch."""
+        if not writes_after(fit):
+            return
+        for (dataset, split, name), kept in self._kept.items():
+            ids = np.concatenate([own for own, _, _ in kept])
+            said = joined([own for _, own, _ in kept])
+            true = joined([own for _, _, own in kept])
+            rows = self._rows(ids, said, true)
+            file = file_name("confusions", dataset, split, name)
+            write_table(fit, file, rows)
+            if is_last(fit):
+                self._draw(fit, file, fit.datasets[dataset][split], rows)
+        self._kept = {}
+
+    def _rows(self, ids: np.ndarray, said: np.ndarray, true: np.ndarray) -> list[dict[str, Any]]:
+        wrong = said != true
+        pairs, place, counts = np.unique(
+            np.stack([true[wrong], said[wrong]]), axis=1, return_inverse=True, return_counts=True
+        )
+        place = place.ravel()
+        members = ids[wrong]
+        rows = []
+        for number in np.argsort(-counts, kind="stable")[: self.count]:
+            target, prediction = pairs[:, number].tolist()
+            rows.append(
+                {
+                    "target": self._name(target),
+                    "prediction": self._name(prediction),
+                    "count": int(counts[number]),
+                    "share_of_target": float(counts[number] / (true == target).sum()),
+                    "sample_ids": np.sort(members[place == number])[: self.samples].tolist(),
+                }
+            )
+        return rows
+
+    def _name(self, number: int) -> str:
+        return self.classes[number] if number < len(self.classes) else str(number)
+
+    def _draw(self, fit: Fit, file: str, sequence: Any, rows: list[dict[str, Any]]) -> None:
+        chosen = [(row, row["sample_ids"][0]) for row in rows]
+        found = samples_of(sequence, 0, {own for _, own in chosen})
+        images, titles = [], []
+        for row, own in chosen:
+            image = image_of(found[own]) if own in found else None
+            if image is not None:
+                images.append(image)
+                titles.append(f"{row['target']} taken for {row['prediction']}\n{row['count']} times, as {own}")
+        if images:
+            columns = min(5, len(images))
+            picture = new_figure(1.8 * columns, 2.0 * -(-len(images) // columns))
+            show_images(picture, images, titles, columns)
+            save_figure(fit, file, picture)

@@ -8,7 +8,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.files import replacing
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, new_figure, save_figure
+from nnpipe.training.callbacks.callback import WritingCallback, folder_of, new_figure, save_figure
 from nnpipe.training.outputs.embedding import EmbeddingOutput
 from nnpipe.training.run_folder import file_name
 

@@ -12,8 +12,8 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, ConversionError
 from nnpipe.core.files import replacing
 from nnpipe.training._batches import tensors_of
-from nnpipe.training.callbacks._sample_access import first_batch
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, write_table
+from nnpipe.training.callbacks.callback import WritingCallback, folder_of, write_table
+from nnpipe.training.callbacks.samples import first_batch
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit

@@ -1,17 +1,30 @@
-"""What a training takes of the machine."""
+"""What a training takes of the machine, its profile, and where the first NaN occurs."""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, TrainingError
+from nnpipe.core.files import replacing, write_text
+from nnpipe.experiment.state import State
 from nnpipe.measuring.resource_sampler import UsageSampler
-from nnpipe.training.callbacks.writing_callback import WritingCallback, new_figure, save_figure, write_table
+from nnpipe.training.callbacks._arrays import leaves, not_finite
+from nnpipe.training.callbacks.callback import (
+    Callback,
+    WritingCallback,
+    folder_of,
+    new_figure,
+    save_figure,
+    write_table,
+)
 
 if TYPE_CHECKING:
+    import logging
+
     from nnpipe.training.fit import Fit
 
 _MOST = 1000
@@ -108,3 +121,151 @@ class ResourceMonitor(WritingCallback):
         sampler, self._sampler = self._sampler, None
         if sampler is not None:
             sampler.__exit__(None, None, None)
+
+
+class ProfilerTrace(WritingCallback):
+    """Record some batches of the first epoch that has enough batches, with PyTorch's profiler.
+
+    Writes ``profile/trace.json.gz`` for Perfetto (https://ui.perfetto.dev) and
+    ``tables/profile.txt`` with the operators that took the most time.
+
+    Parameters
+    ----------
+    skip
+        Number of batches before recording starts, in which memory is still being allocated.
+    batches
+        Number of batches to record.
+    """
+
+    formerly: ClassVar[tuple[str, ...]] = ("CallbackProfiler",)
+
+    def __init__(self, skip: int = 3, batches: int = 5) -> None:
+        check_call(ProfilerTrace, locals())
+        self.skip = skip
+        self.batches = batches
+        self.state = State(done=False)
+        self._profiler: Any = None
+        self._recorded = 0
+
+    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+        """Start recording after ``skip`` batches."""
+        # A run that was killed while recording records other batches.
+        if self._profiler is None and not self.state.done and fit.batch >= self.skip:
+            from torch.profiler import ProfilerActivity, profile
+
+            kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if fit.device.startswith("cuda") else [])]
+            self._profiler = profile(activities=kinds, record_shapes=True)
+            self._profiler.start()
+            self._recorded = 0
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Stop and write after ``batches`` batches."""
+        if self._profiler is not None:
+            self._recorded += 1
+            if self._recorded >= self.batches:
+                self._write(fit)
+
+    def on_epoch_end(self, fit: Fit) -> None:
+        """Stop and write if the epoch had fewer batches."""
+        if self._profiler is not None:
+            self._write(fit)
+
+    def _write(self, fit: Fit) -> None:
+        profiler, self._profiler = self._profiler, None
+        self.state.done = True
+        profiler.stop()
+        with replacing(folder_of(fit).trace) as path:
+            # The profiler compresses only if the name ends in .gz, which a temporary name may not.
+            packed = path.with_name(f".{os.getpid()}.partial.json.gz")
+            profiler.export_chrome_trace(str(packed))
+            packed.replace(path)
+        order = "self_cuda_time_total" if fit.device.startswith("cuda") else "self_cpu_time_total"
+        write_text(
+            folder_of(fit).table("profile", ending="txt"), profiler.key_averages().table(sort_by=order, row_limit=25)
+        )
+
+    def close(self) -> None:
+        """Stop recording."""
+        if self._profiler is not None:
+            self._profiler.stop()
+            self._profiler = None
+
+
+class NanWatch(Callback):
+    """Name the layer or the parameter in which NaN or infinity occurred first.
+
+    The trainer itself stops when the loss is not finite.  This callback checks each
+    layer's output and logs the name of the first bad layer as an error.  It also
+    checks each gradient, and stops the training before the loss is affected.  It
+    fetches results from the device only every few steps.
+
+    Keras gives no access to gradients, so there it checks the weights after a step.
+
+    Parameters
+    ----------
+    every
+        Check the gradients every so many steps; on a GPU each check makes the host wait.
+    layers
+        Whether to check the layers, too, which costs a pass over each output at each step.
+        Layers of a compiled model cannot be checked.
+    """
+
+    frameworks = ("torch", "keras")
+
+    def __init__(self, every: int = 20, layers: bool = True) -> None:
+        check_call(NanWatch, locals())
+        self.every = every
+        self.layers = layers
+        self._handles: list[Any] = []
+        self._finite: dict[str, Any] = {}
+        self._log: logging.Logger | None = None
+
+    def on_fit_begin(self, fit: Fit) -> None:
+        """Hook the layers."""
+        self._log = fit.log
+        if self.layers and not fit.options.compile and fit.framework == "torch":
+            for name, layer in leaves(fit.model):
+                self._handles.append(layer.register_forward_hook(self._hook(name)))
+
+    def _hook(self, name: str) -> Any:
+        import torch
+
+        def look(layer: Any, arguments: Any, output: Any) -> None:
+            if isinstance(output, torch.Tensor) and output.is_floating_point():
+                self._finite[name] = torch.isfinite(output.detach()).all()
+
+        return look
+
+    def on_batch_begin(self, fit: Fit, batch: dict[str, Any]) -> None:
+        """Forget the layers of the last batch, in which all was well."""
+        self._finite = {}
+
+    def on_batch_end(self, fit: Fit, batch: dict[str, Any], outputs: dict[str, Any]) -> None:
+        """Check the gradients every ``every`` steps."""
+        self._finite = {}
+        # A scaler skips steps with infinite gradients; this is how it finds its scale.
+        if fit.step % self.every or fit.options.precision == "float16":
+            return
+        if fit.framework == "keras":
+            weights = not_finite(fit.model)
+            if weights:
+                raise TrainingError(f"the weight {', '.join(weights[:5])} is not finite; use a smaller learning rate")
+            return
+        import torch
+
+        named = [(n, p.grad) for n, p in fit.model.named_parameters() if p.grad is not None]
+        if not named:
+            return
+        finite = torch.stack([torch.isfinite(gradient).all() for _, gradient in named]).tolist()
+        if not all(finite):
+            names = [name for (name, _), good in zip(named, finite, strict=True) if not good]
+            raise TrainingError(f"the gradient of {', '.join(names[:5])} is not finite; the loss may still be")
+
+    def close(self) -> None:
+        """Log the bad layer if the training ended within a batch, and remove the hooks."""
+        bad = [name for name, finite in self._finite.items() if not bool(finite)]
+        if bad and self._log is not None:
+            self._log.error("the first layer whose output is not finite is %s", bad[0])
+        self._finite = {}
+        while self._handles:
+            self._handles.pop().remove()

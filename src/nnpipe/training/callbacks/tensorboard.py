@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import math
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,16 +15,222 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.core.files import write_text
-from nnpipe.experiment.exports.event_files import EventFile
+from nnpipe.core.files import replacing, write_text
+from nnpipe.experiment.exports.export import EventFile
 from nnpipe.experiment.state import State
-from nnpipe.training.callbacks._model_graph import graph_of
-from nnpipe.training.callbacks._projector import tile_of, write_points
-from nnpipe.training.callbacks._sample_access import each_sample, features_of, image_of
-from nnpipe.training.callbacks.writing_callback import WritingCallback, folder_of, pictures_of
+from nnpipe.training._random import undisturbed
+from nnpipe.training.callbacks.callback import WritingCallback, folder_of, pictures_of
+from nnpipe.training.callbacks.samples import each_sample, features_of, image_of
+from nnpipe.training.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from nnpipe.training.fit import Fit
+
+_MOST = 20_000
+"""The greatest number of operations; later ones are left out."""
+
+_HIDDEN = ("aten::detach", "aten::alias", "aten::lift_fresh")
+
+
+def graph_of(model: Any, batch: Mapping[str, Any], device: str) -> bytes:
+    """Return the graph of a module that takes a batch, as a serialised ``GraphDef``.
+
+    The model is run once, without gradients and without a trace in random states.  Each operation of PyTorch is a node,
+    whose name begins with the layer that called it; features of the batch and parameters are nodes, too.
+
+    Parameters
+    ----------
+    model
+        The ``torch.nn.Module``.
+    batch
+        Tensors, and other values, by name.
+    device
+        The device of the model.
+    """
+    import torch
+    from tensorboardX.proto.graph_pb2 import GraphDef
+    from tensorboardX.proto.versions_pb2 import VersionDef
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    nodes = _Nodes({id(value): name.replace(".", "/") for name, value in model.named_parameters()})
+    for name, value in batch.items():
+        if isinstance(value, torch.Tensor):
+            nodes.add(f"batch/{name}", "Placeholder", (), value)
+
+    class Recording(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), keywords: Any = None) -> Any:
+            found = function(*arguments, **(keywords or {}))
+            name = function.name().partition(".")[0]
+            if len(nodes.made) < _MOST and name not in _HIDDEN:
+                given = [*_tensors(arguments), *_tensors(keywords or {})]
+                nodes.add(f"{nodes.scope}{name.partition('::')[2]}", name, given, *_tensors(found))
+            elif name in _HIDDEN:
+                nodes.rename(arguments[0], found)
+            return found
+
+    handles = []
+    for path, layer in model.named_modules():
+        if path:
+            handles.append(layer.register_forward_pre_hook(nodes.enter(path)))
+            handles.append(layer.register_forward_hook(nodes.leave, always_call=True))
+    try:
+        with undisturbed(device), torch.no_grad(), Recording():
+            found = model(dict(batch))
+    finally:
+        for handle in handles:
+            handle.remove()
+    for name, output in (found if isinstance(found, dict) else {"output": found}).items():
+        nodes.add(f"outputs/{name}", "Output", list(_tensors(getattr(output, "output", output))))
+    graph = GraphDef(node=nodes.made, versions=VersionDef(producer=22))
+    return bytes(graph.SerializeToString())
+
+
+class _Nodes:
+    """The nodes so far, and which of them made a tensor."""
+
+    def __init__(self, parameters: Mapping[int, str]) -> None:
+        self.made: list[Any] = []
+        self._parameters = parameters
+        self._by_tensor: dict[int, str] = {}
+        self._kept: list[Any] = []  # so that no other tensor gets the id of one that is gone
+        self._names: dict[str, int] = {}
+        self._layers: list[str] = []
+
+    @property
+    def scope(self) -> str:
+        """The beginning of the names of the present layer's operations."""
+        return f"{self._layers[-1]}/" if self._layers else ""
+
+    def enter(self, path: str) -> Any:
+        """Return a hook for the beginning of a layer."""
+        return lambda layer, given: self._layers.append(path.replace(".", "/"))
+
+    def leave(self, layer: Any, given: Any, found: Any) -> None:
+        """End the present layer."""
+        self._layers.pop()
+
+    def rename(self, tensor: Any, other: Any) -> None:
+        """Let a node stand for another tensor, too."""
+        if id(tensor) in self._by_tensor:
+            self._by_tensor[id(other)] = self._by_tensor[id(tensor)]
+            self._kept.append(other)
+
+    def add(self, name: str, kind: str, given: Any, *found: Any) -> None:
+        """Add a node that takes tensors and gives tensors."""
+        from tensorboardX.proto.attr_value_pb2 import AttrValue
+        from tensorboardX.proto.node_def_pb2 import NodeDef
+        from tensorboardX.proto.tensor_shape_pb2 import TensorShapeProto
+
+        inputs = [source for tensor in given if (source := self._source(tensor)) is not None]
+        number = self._names[name] = self._names.get(name, 0) + 1
+        node = NodeDef(name=name if number == 1 else f"{name}_{number - 1}", op=kind, input=inputs)
+        shapes = [TensorShapeProto(dim=[TensorShapeProto.Dim(size=n) for n in tensor.shape]) for tensor in found]
+        node.attr["_output_shapes"].CopyFrom(AttrValue(list=AttrValue.ListValue(shape=shapes)))
+        self.made.append(node)
+        for tensor in found:
+            self._by_tensor[id(tensor)] = node.name
+            self._kept.append(tensor)
+
+    def _source(self, tensor: Any) -> str | None:
+        if id(tensor) not in self._by_tensor and id(tensor) in self._parameters:
+            self.add(self._parameters[id(tensor)], "Parameter", (), tensor)
+        return self._by_tensor.get(id(tensor))
+
+
+def _tensors(value: Any) -> Iterator[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _tensors(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+
+
+_TILE = 32
+_SIDE = 8192
+"""The largest sprite that a browser shows."""
+
+
+def tile_of(image: np.ndarray) -> np.ndarray:
+    """Shrink or enlarge a picture ``(rows, columns)`` or ``(rows, columns, 3)`` from 0 to 1 to 32 x 32 x 3 bytes."""
+    from PIL import Image
+
+    picture = Image.fromarray(np.uint8(np.rint(image * 255)))
+    # Small pictures keep their pixels, large ones their brightness.
+    way = Image.Resampling.BOX if max(image.shape[:2]) > _TILE else Image.Resampling.NEAREST
+    return np.asarray(picture.resize((_TILE, _TILE), way).convert("RGB"))
+
+
+def write_points(
+    folder: RunFolder,
+    name: str,
+    points: np.ndarray,
+    columns: Mapping[str, Sequence[Any]],
+    tiles: Sequence[np.ndarray] | None,
+) -> str:
+    """Write an embedding, and return its entry for the projector's configuration.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    name
+        The name that the projector shows.
+    points
+        Features ``(n, features)``.
+    columns
+        The labels of each point, by title.
+    tiles
+        Pictures ``(32, 32, 3)`` of 8 bits, one a point; more than 65,536 are left out.
+    """
+    points = np.nan_to_num(points.reshape(len(points), -1).astype(np.float32))
+    lines = ("\t".join(f"{value:.7g}" for value in row) for row in points.tolist())
+    _write(folder.projected(name, "tensors.tsv"), lines)
+    rows: list[str] = ["\t".join(_cell(value) for value in row) for row in zip(*columns.values(), strict=True)]
+    # A single column has no title: the projector would take it for a point.
+    _write(folder.projected(name, "metadata.tsv"), ["\t".join(columns), *rows] if len(columns) > 1 else rows)
+    own = folder.projected(name, "").name
+    told = [
+        "embeddings {", f"  tensor_name: {_text(name)}", f"  tensor_path: {_text(f'{own}/tensors.tsv')}",
+        f"  tensor_shape: {points.shape[0]}", f"  tensor_shape: {points.shape[1]}",
+        f"  metadata_path: {_text(f'{own}/metadata.tsv')}",
+    ]  # fmt: skip
+    if tiles and math.ceil(math.sqrt(len(tiles))) * _TILE <= _SIDE:
+        _write_sprite(folder.projected(name, "sprite.png"), tiles)
+        told += [
+            "  sprite {", f"    image_path: {_text(f'{own}/sprite.png')}", f"    single_image_dim: {_TILE}",
+            f"    single_image_dim: {_TILE}", "  }",
+        ]  # fmt: skip
+    return "\n".join([*told, "}"]) + "\n"
+
+
+def _write_sprite(path: Path, tiles: Sequence[np.ndarray]) -> None:
+    """Write pictures side by side, row by row, into a square one."""
+    from PIL import Image
+
+    side = math.ceil(math.sqrt(len(tiles)))
+    whole = np.zeros((side, _TILE, side, _TILE, 3), np.uint8)
+    for number, tile in enumerate(tiles):
+        whole[number // side, :, number % side] = tile
+    with replacing(path) as partial:
+        Image.fromarray(whole.reshape(side * _TILE, side * _TILE, 3)).save(partial, format="png")
+
+
+def _write(path: Path, lines: Any) -> None:
+    write_text(path, "".join(f"{line}\n" for line in lines))
+
+
+def _cell(value: Any) -> str:
+    return " ".join(str(value).split())  # neither tabs nor new lines
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
 
 _HISTOGRAMS = {"weight_histograms": "weights", "gradient_histograms": "gradients"}
 

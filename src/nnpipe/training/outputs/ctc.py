@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from nnpipe.core.argument_checks import check_call
-from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, real
+from nnpipe.training.outputs.output import Metric, Output, real
 
 
 @dataclass(eq=False)

@@ -9,8 +9,7 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.training.outputs.classification import factors, lack_of_chance
-from nnpipe.training.outputs.metric import Metric
-from nnpipe.training.outputs.output import Output, judged_as, real
+from nnpipe.training.outputs.output import Metric, Output, judged_as, real
 
 SegmentationLoss = Literal["cross_entropy", "dice"]
 

@@ -23,10 +23,8 @@ from typing import Any
 
 from nnpipe.core.child_processes import signal_name
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch
-from nnpipe.training.sequences._shared_memory import Slot
-from nnpipe.training.sequences._worker import JOB, RESULT, main
-from nnpipe.training.sequences.errors import TransformError, WorkerError, some
+from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch, TransformError, WorkerError, some
+from nnpipe.training.sequences._worker import JOB, RESULT, Slot, main
 
 _LOG = logging.getLogger(__name__)
 STARTS = ("spawn", "forkserver")

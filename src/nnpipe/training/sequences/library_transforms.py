@@ -15,8 +15,8 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError, MissingDependency
-from nnpipe.training.sequences._joint import Sample, feature_of
-from nnpipe.training.sequences._seeding import Seeded
+from nnpipe.training.sequences.picture_transforms import Sample, feature_of
+from nnpipe.training.sequences.randomness import Seeded
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,11 +9,10 @@ from typing import Any
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch
+from nnpipe.training.sequences._batch_work import BatchWork, ProcessedBatch, TransformError
 from nnpipe.training.sequences._content_digest import named
 from nnpipe.training.sequences._pool import STARTS, Pool
 from nnpipe.training.sequences.diagnosis import StageFigures
-from nnpipe.training.sequences.errors import TransformError
 from nnpipe.training.sequences.sequence import Sequence, Stream, positive
 
 _LOG = logging.getLogger(__name__)
@@ -50,7 +49,7 @@ class MapSequence(Sequence):
         Seed of the generators.  Several maps in a chain draw different numbers from one seed.
     errors
         ``"raise"``: an error of the function stops the iteration with a
-        :class:`~nnpipe.training.sequences.errors.TransformError` that has the
+        :class:`~nnpipe.training.sequences._batch_work.TransformError` that has the
         sample's id.  ``"drop"``: the sample (with ``each="batch"``, the batch) is logged and left out.
     prefetch
         Number of batches that each worker has in progress or waiting.

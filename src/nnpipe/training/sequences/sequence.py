@@ -14,9 +14,8 @@ from nnpipe.experiment.module import Module, StateError, check_names
 from nnpipe.training.sequences.diagnosis import Diagnosis, Meter, StageFigures, diagnose
 
 if TYPE_CHECKING:
-    from nnpipe.training.sequences.collate import CollateSequence
     from nnpipe.training.sequences.map import MapSequence
-    from nnpipe.training.sequences.regroup import Grouped, MaxSamples, Rebatched, SubBatched
+    from nnpipe.training.sequences.regroup import CollateSequence, Grouped, MaxSamples, Rebatched, SubBatched
     from nnpipe.training.sequences.reservoir import ReservoirSequence
 
 Batch = dict[str, Any]
@@ -245,8 +244,8 @@ class Sequence(Module, abc.ABC):
     def collate(
         self, function: Callable[[Batch], Batch] | None = None, *, pad: float | None = None, tensors: bool = False
     ) -> CollateSequence:
-        """Join lists to arrays; see :class:`~nnpipe.training.sequences.collate.CollateSequence`."""
-        from nnpipe.training.sequences.collate import CollateSequence
+        """Join lists to arrays; see :class:`~nnpipe.training.sequences.regroup.CollateSequence`."""
+        from nnpipe.training.sequences.regroup import CollateSequence
 
         return CollateSequence(self, function, pad=pad, tensors=tensors)
 

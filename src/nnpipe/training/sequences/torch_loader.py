@@ -11,9 +11,8 @@ from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
 from nnpipe.training.sequences._batching import checked
 from nnpipe.training.sequences._content_digest import digest_of
-from nnpipe.training.sequences._seeding import OwnGenerators, Seeded
 from nnpipe.training.sequences._unindexed import state_of, unindexed_stream
-from nnpipe.training.sequences.randomness import order_generator, sample_generator
+from nnpipe.training.sequences.randomness import OwnGenerators, Seeded, order_generator, sample_generator
 from nnpipe.training.sequences.sequence import Batch, Sequence, Stream
 
 _NAMES = ("input", "target")

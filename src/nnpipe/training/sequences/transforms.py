@@ -6,8 +6,8 @@ random generator and returns a sample.  It draws once for each sample, so an
 image and its mask are flipped together.  The numbers depend on the seed, the
 epoch and the sample's id.  Arrays are ``(..., height, width)``, for example
 ``(channels, height, width)``; lengths are in pixels.  Boxes and points in a
-picture can change with it.  :mod:`nnpipe.training.sequences.geometry` has those that compute pixels anew, and
-:mod:`nnpipe.training.sequences.colour` those that change colours.
+picture can change with it.  :mod:`nnpipe.training.sequences.picture_transforms` has those that compute pixels anew, and
+:mod:`nnpipe.training.sequences.picture_transforms` those that change colours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
-from nnpipe.training.sequences._joint import JointTransform, Sample, feature_of
+from nnpipe.training.sequences.picture_transforms import JointTransform, Sample, feature_of
 
 Transform = Callable[[Sample, np.random.Generator], Sample]
 
@@ -103,7 +103,7 @@ class RandomFlip(JointTransform):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences._joint.JointTransform`: what to change together.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.
     axes
         -1 swaps left and right, -2 top and bottom.
     probability
@@ -151,7 +151,7 @@ class RandomCrop(JointTransform):
     Parameters
     ----------
     features, boxes, of_boxes, keypoints, least_visible
-        As in :class:`~nnpipe.training.sequences._joint.JointTransform`: what to change together.
+        As in :class:`~nnpipe.training.sequences.picture_transforms.JointTransform`: what to change together.
     size
         Height and width of the window in pixels; None for those of the image.
     padding

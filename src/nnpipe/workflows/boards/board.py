@@ -13,7 +13,7 @@ from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.errors import ConfigError
 from nnpipe.jobs.agent import files, processes
 from nnpipe.jobs.place import JobError
-from nnpipe.jobs.ssh_connection import CommandConnection
+from nnpipe.jobs.ssh import CommandConnection
 from nnpipe.workflows.boards.agent import main, service
 from nnpipe.workflows.boards.packages import Platform
 

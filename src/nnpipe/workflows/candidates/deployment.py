@@ -13,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from nnpipe.core.deployment import RemoteOptions, ServerOptions
 from nnpipe.core.errors import NNPipeError, TargetError
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import Listener, RuntimeProtocol
+from nnpipe.core.runtime_protocol import Listener, RemoteOptions, RuntimeProtocol, ServerOptions
 from nnpipe.workflows.isolation.signals import stop_signals
 
 if TYPE_CHECKING:

@@ -45,7 +45,7 @@ log = logging.getLogger("nnpipe")
 
 # What a measurement on a device imports when it is first needed, and optional packages that it looks for.
 _NEEDED = (
-    "nnpipe.protocols.client.session", "nnpipe.measuring.diagnosis", "nnpipe.measuring.energy_figure", "numpy.random",
+    "nnpipe.protocols.client.session", "nnpipe.measuring.diagnosis", "nnpipe.measuring.run_figures", "numpy.random",
     "numpy.ma", "tqdm", "threadpoolctl", "pynvml", "multiprocessing.synchronize", "encodings.idna",
 )  # fmt: skip
 

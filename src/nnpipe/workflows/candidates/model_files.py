@@ -19,10 +19,9 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
-from nnpipe.formats.genai_folder import CONFIGURATION as GENAI_CONFIGURATION
-from nnpipe.formats.model_folder import LISTING, listed_size
+from nnpipe.formats.model_folder import CONFIGURATION as GENAI_CONFIGURATION
+from nnpipe.formats.model_folder import LISTING, TRANSFORMERS_FOLDER_CONFIGURATION, listed_size
 from nnpipe.formats.onnx import read_onnx
-from nnpipe.formats.transformers_folder import CONFIGURATION
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
 
@@ -53,9 +52,9 @@ def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
     """
     if (path / GENAI_CONFIGURATION).is_file():
         return find("ONNXRuntimeGenAIModel", ModelWrapper)
-    if not (path / CONFIGURATION).is_file():
+    if not (path / TRANSFORMERS_FOLDER_CONFIGURATION).is_file():
         return None
-    kinds = read_object(path / CONFIGURATION).get("architectures")
+    kinds = read_object(path / TRANSFORMERS_FOLDER_CONFIGURATION).get("architectures")
     named = [each for each in kinds if isinstance(each, str)] if isinstance(kinds, list) else []
     generates = any(each.endswith(("ForCausalLM", "LMHeadModel")) for each in named)
     return find("TransformersGenerator", ModelWrapper) if generates else None

@@ -14,9 +14,9 @@ from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, CompileError, ConfigError
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.meaning import Preparation, differing
+from nnpipe.core.messages import list_names
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.naming import list_names
-from nnpipe.core.preparation import Preparation, differing
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.session import InferenceSession

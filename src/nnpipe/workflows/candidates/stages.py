@@ -13,7 +13,7 @@ from nnpipe.core.bounded_json import read_object
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported
-from nnpipe.core.files import write_text
+from nnpipe.core.files import save, write_text
 from nnpipe.core.foreign_text import lines_of
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
@@ -21,7 +21,6 @@ from nnpipe.core.plan import Plan, plan
 from nnpipe.core.progress import Progress
 from nnpipe.core.registry import components
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.saving import save
 from nnpipe.core.secret import shown_settings
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.modelwrappers.files.file_model import FileModel

@@ -23,8 +23,7 @@ from nnpipe.workflows.comparison.contest import Contest, carried_out
 from nnpipe.workflows.comparison.result import ComparisonResult
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.progress import bar
-from nnpipe.workflows.user_inputs.inputs import given, working_folder
-from nnpipe.workflows.user_inputs.model import Models
+from nnpipe.workflows.user_inputs.inputs import Models, given, working_folder
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.ways import AS_IS, USUAL, Planned, Way, planned
 

@@ -22,10 +22,9 @@ from nnpipe.workflows.candidates.measure import Verification
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.comparison.contest import Contest, carried_out
+from nnpipe.workflows.comparison.contest import Contest, Entry, carried_out, on_targets
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.comparison.targets import Entry, on_targets
-from nnpipe.workflows.devices.device_file import Fleet
+from nnpipe.workflows.devices.device import Fleet
 from nnpipe.workflows.pipeline.compile import (
     compiled_candidate,
     limit_of,

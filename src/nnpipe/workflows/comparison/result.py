@@ -20,10 +20,10 @@ from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
 from nnpipe.report.document import Table
-from nnpipe.report.inputs.comparability import unlike_work
+from nnpipe.report.inputs.candidate import unlike_work
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import ranged
-from nnpipe.report.sections.comparison_findings import comparison_table, sentences
+from nnpipe.report.sections.comparison import comparison_table, sentences
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.notebook import shown_table
 from nnpipe.workflows.sweep.estimates import Figures

@@ -15,19 +15,16 @@ from nnpipe.core.errors import ConfigError
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quantities import lost
-from nnpipe.searching.listed_parameters import DiscreteParameter
 from nnpipe.searching.objectives import Limit, Objectives
-from nnpipe.searching.parameter import SearchParameter
+from nnpipe.searching.parameters import DiscreteParameter, SearchParameter
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial, TrialResult
+from nnpipe.searching.trial_store import SearchTrial, TrialResult
 from nnpipe.workflows.candidates.model_process import LimitOptions
 from nnpipe.workflows.candidates.stages import prepared
-from nnpipe.workflows.compression.compressing import Compressing
-from nnpipe.workflows.compression.front_of_forms import front
+from nnpipe.workflows.compression.compressing import Compressing, front
 from nnpipe.workflows.journal import digest_of
 from nnpipe.workflows.pipeline.entries import component_of, count_of, made_of, part_of, text_of
-from nnpipe.workflows.search.choice import SearchChoice
-from nnpipe.workflows.search.measured_subject import MeasuredSubject
+from nnpipe.workflows.search.measured_subject import MeasuredSubject, SearchChoice
 from nnpipe.workflows.sweep.file import model_entry
 from nnpipe.workflows.sweep.grid import list_of
 from nnpipe.workflows.sweep.points import Model

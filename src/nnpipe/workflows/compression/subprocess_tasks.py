@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.compilers.layer_forms import LayerForm, assigned
-from nnpipe.compilers.onnx_compression import Compression
-from nnpipe.compilers.onnx_compressor import ONNXCompressor, foldable
+from nnpipe.compilers.onnx_compression import Compression, ONNXCompressor, foldable
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.secret import shown_settings

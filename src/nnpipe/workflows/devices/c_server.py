@@ -15,13 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
+from nnpipe.core.discoverable import C
 from nnpipe.core.errors import CompileError, ConfigError, MissingTool
-from nnpipe.core.external_tools import C
 from nnpipe.core.tensors import IOSpec, TensorSpec
-from nnpipe.frameworks.c_source import FORMAT, FUNCTIONS, function_names, read_c_source
-from nnpipe.frameworks.elf_files import loaded_size
+from nnpipe.frameworks.c_source import FORMAT, FUNCTIONS, function_names, loaded_size, read_c_source
 from nnpipe.protocols.target_c import CORE, FOLDER, PROOF, SERVER
-from nnpipe.workflows.devices.trial_models import write_trial_models
+from nnpipe.workflows.devices.inspection import write_trial_models
 
 _MODEL = ("-std=c99", "-O2", "-ffp-contract=off", "-w")
 _SERVER = ("-std=gnu11", "-Os", "-D_GNU_SOURCE", "-Wall", "-Wextra")

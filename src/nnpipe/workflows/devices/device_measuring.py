@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import functools
+import getpass
 import logging
+import os
+import platform
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 from nnpipe.core.closing import Closing
@@ -18,15 +24,139 @@ from nnpipe.core.errors import (
     TargetError,
     TransportError,
 )
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.device_queues import DeviceTicket
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.measure import device_worker
-from nnpipe.workflows.devices.device_turns import DeviceLeaseLost
+from nnpipe.workflows.devices.device import Device, Fleet
 from nnpipe.workflows.devices.inspection import FAILED, state_of
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.isolation.worker_template import WorkerTemplate
 from nnpipe.workflows.journal import said
+from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 
 log = logging.getLogger("nnpipe")
+
+LEASE_SECONDS = 60.0
+_DEVICE_TURNS_SHORTEST_PAUSE, _DEVICE_TURNS_LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks at a queue
+
+
+class DeviceLeaseLost(NNPipeError):
+    """The lease of a device expired during a measurement, which does not count then."""
+
+
+class DeviceTurns(Closing):
+    """The turns of one process on shared devices; used in a ``with`` block.
+
+    A turn is for one measurement, and who comes first gets the next one, so two sweeps on one device take turns.  A
+    process that is killed loses its turn and its place when its leases expire.
+
+    Parameters
+    ----------
+    address
+        The run database, as for :class:`~nnpipe.experiment.database.database.RunDatabase`.
+    purpose
+        What devices are used for, for others who wait.
+    seconds
+        For how long a lease is valid unless it is renewed, as is done while the process lives.
+    """
+
+    def __init__(self, address: str, purpose: str, *, seconds: float = LEASE_SECONDS) -> None:
+        self._database = RunDatabase(address)
+        self._purpose, self._seconds = purpose, seconds
+        self._renewal = LeaseRenewal(seconds)
+        self._held: set[int] = set()
+        self._over = threading.Event()
+
+    def close(self) -> None:
+        """Release all devices, and close the database; those who wait in other threads stop waiting."""
+        self._over.set()
+        self._renewal.close()
+        for number in list(self._held):
+            with contextlib.suppress(NNPipeError):
+                self._database.devices.give_back(number)
+        self._database.close()
+
+    @contextmanager
+    def turn(self, device: Device) -> Iterator[None]:
+        """Wait for a device, and hold it in the block.
+
+        Raises
+        ------
+        DeviceLeaseLost
+            At the end of the block, if the lease expired in it.
+        NNPipeError
+            If the database cannot be used, or the turns are closed by another thread.
+        """
+        queues = self._database.devices
+        number = queues.ask(device.name, who(), self._purpose, self._seconds)
+        self._held.add(number)
+        try:
+            with self._renewal.of(device.name, lambda: queues.advance(number, self._seconds)):
+                self._wait(device, number)
+                yield
+        except BaseException:
+            self._give_back(number)
+            raise
+        if not self._give_back(number):
+            raise DeviceLeaseLost(f"{device.name}: its lease expired while it was used")
+
+    def _give_back(self, number: int) -> bool:
+        self._held.discard(number)
+        return self._database.devices.give_back(number)
+
+    def _wait(self, device: Device, number: int) -> None:
+        queues, pause, shown = self._database.devices, _DEVICE_TURNS_SHORTEST_PAUSE, ""
+        while True:
+            tickets = queues.tickets(device.name)  # only who is the first has something to write
+            if number not in [each.number for each in tickets]:
+                raise DeviceLeaseLost(f"{device.name}: its lease expired while it was waited for")
+            if tickets[0].number == number and queues.advance(number, self._seconds):
+                return
+            told = in_use(tickets)
+            if told != shown and tickets[0].granted is not None:
+                log.info("%s is %s", device.name, told)
+                shown = told
+            if self._over.wait(pause):
+                raise NNPipeError(f"{device.name}: nobody waits for it any more")
+            pause = min(2 * pause, _DEVICE_TURNS_LONGEST_PAUSE)
+
+
+def who() -> str:
+    """Return the user, the machine and the process, as others who wait for a device are told."""
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError):  # a user ID without a name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
+    return f"{user}@{platform.node()} (process {os.getpid()})"
+
+
+def in_use(tickets: Sequence[DeviceTicket]) -> str:
+    """Return who holds a device since when, and how many wait, as text."""
+    if not tickets:
+        return "free"
+    first, waiting = tickets[0], len(tickets) - 1
+    if first.granted is None:
+        return f"free, with {len(tickets)} in the queue"
+    since = datetime.datetime.fromtimestamp(first.granted, datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
+    queue = f", with {waiting} in the queue" if waiting else ""
+    return f"held by {first.holder} since {since} UTC for {first.purpose}{queue}"
+
+
+def users_of(fleet: Fleet) -> dict[str, str]:
+    """Return who holds which device since when, and how many wait, by the device's name; without leases, nothing.
+
+    Raises
+    ------
+    NNPipeError
+        If the database of the leases cannot be opened.
+    """
+    if not fleet.leases:
+        return {}
+    with RunDatabase(fleet.leases) as database:
+        tickets = database.devices.tickets()
+    return {each.name: in_use([t for t in tickets if t.device == each.name]) for each in fleet.devices}
+
 
 T = TypeVar("T")
 
@@ -179,3 +309,52 @@ def _is_loss(error: NNPipeError) -> bool:
     if isinstance(error, TargetError):
         return error.code == ErrorCode.STOPPING
     return isinstance(error, (TransportError, RemoteProtocolError))
+
+
+class FleetMeasuring(Closing):
+    """Measures on devices, one measurement at a time on each; used in a ``with`` block, by a thread for each device.
+
+    Parameters
+    ----------
+    devices
+        The devices other than this machine.
+    leases
+        The run database in which people take turns on devices; empty if nobody else uses them.
+    purpose
+        What the devices are used for, for others who wait.
+    patience, template
+        As for :class:`~nnpipe.workflows.devices.device_measuring.DeviceMeasuring`.
+
+    Raises
+    ------
+    NNPipeError
+        If the database cannot be opened.
+    """
+
+    def __init__(
+        self, devices: Sequence[Device], leases: str, purpose: str, *, patience: float = PATIENCE,
+        template: WorkerTemplate | None = None,
+    ) -> None:  # fmt: skip
+        self.working = WorkingDevices()
+        self._turns = DeviceTurns(leases, purpose) if leases and devices else None
+        self._measuring = {
+            each.name: DeviceMeasuring(
+                each.name, patience, self.working, functools.partial(self.turn, each), template
+            )
+            for each in devices
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """End the processes of all devices, and release the devices."""
+        for each in self._measuring.values():
+            each.close()
+        if self._turns is not None:
+            self._turns.close()
+
+    def on(self, device: Device) -> DeviceMeasuring:
+        """Return what carries out measurements on one of the devices."""
+        return self._measuring[device.name]
+
+    def turn(self, device: Device) -> AbstractContextManager[object]:
+        """Return the turn of one measurement on a device."""
+        return nullcontext() if self._turns is None else self._turns.turn(device)

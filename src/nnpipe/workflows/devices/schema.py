@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from nnpipe.core.deployment import RemoteOptions
-from nnpipe.core.runtime_protocol import RuntimeProtocol
-from nnpipe.report.prices import BASES
-from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
+from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
+from nnpipe.report.formatting import BASES
+from nnpipe.workflows.pipeline.schema import DIALECT, Schema, arguments_schema, choice, object_schema
 
 
 def schema(of_plugins: bool = True) -> Schema:

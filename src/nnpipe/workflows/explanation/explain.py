@@ -14,8 +14,7 @@ from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.graph import Graph
-from nnpipe.core.graph_sizes import Shapes, random_inputs
+from nnpipe.core.graph import Graph, Shapes, random_inputs
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.registry import component_from, find
@@ -24,10 +23,9 @@ from nnpipe.modelwrappers.files.file_formats import format_of
 from nnpipe.workflows.candidates.model_files import artifact_of
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.explanation.explain_result import ExplainResult
-from nnpipe.workflows.explanation.graph_source import shown_by, wrapper_showing
 from nnpipe.workflows.explanation.layer_errors import LayerErrors, layer_errors
 from nnpipe.workflows.explanation.layer_times import layer_times
-from nnpipe.workflows.explanation.memory_use import memory_use
+from nnpipe.workflows.explanation.profile_apart import memory_use, shown_by, wrapper_showing
 from nnpipe.workflows.file_facts import bytes_in_all
 from nnpipe.workflows.isolation.limits import call_limited, limit_process
 from nnpipe.workflows.user_inputs.data import inputs_of

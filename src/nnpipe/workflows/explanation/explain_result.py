@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Iterable, Sized
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.analysis.layer_times import LayerTimes
-from nnpipe.analysis.operation_costs import GraphCost
-from nnpipe.analysis.paired_layers import PairedLayers, side_by_side
+from nnpipe.analysis.layer_times import LayerTimes, PairedLayers, side_by_side
+from nnpipe.analysis.operation_costs import UNKNOWN_KIND, GraphCost, OperationCost
 from nnpipe.analysis.roofline import Ceilings, RoofShare
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.errors import ConfigError
@@ -18,26 +19,217 @@ from nnpipe.core.foreign_text import csv_text, lines_of, show_text
 from nnpipe.core.tensors import TensorSpec
 from nnpipe.report.charts import BoxGraph, Lines, StackedBars
 from nnpipe.report.document import Table
-from nnpipe.report.drawing import svg
-from nnpipe.report.drawing.draw import draw
+from nnpipe.report.drawing import pictures
+from nnpipe.report.drawing.pictures import draw
+from nnpipe.report.formatting import NOTHING, clean, count, digits, share, shortened, size
 from nnpipe.report.layer_tables import (
+    MemoryUse,
     breakdown_chart,
     kind_time_table,
     layer_table,
+    memory_chart,
+    roof_chart,
+    roof_sentences,
+    roof_shares,
     side_by_side_table,
     time_sentences,
 )
-from nnpipe.report.memory_use import MemoryUse, memory_chart
-from nnpipe.report.roof_shares import roof_chart, roof_sentences, roof_shares
 from nnpipe.report.writers.terminal import to_text
-from nnpipe.workflows.explanation.cost_rows import OPERATION_COLUMNS, layer_rows, operation_figures, operation_rows
-from nnpipe.workflows.explanation.cost_tables import KindCost, kind_costs, kind_table, operation_table, sentences
-from nnpipe.workflows.explanation.error_tables import error_columns, error_sentence, faults, with_errors
-from nnpipe.workflows.explanation.graph_pictures import error_graph, time_graph
+from nnpipe.workflows.explanation.error_tables import (
+    error_columns,
+    error_graph,
+    error_sentence,
+    faults,
+    time_graph,
+    with_errors,
+)
 from nnpipe.workflows.explanation.layer_errors import LayerErrors
-from nnpipe.workflows.explanation.reasons import Reason, reasons
-from nnpipe.workflows.explanation.what_if import Speedup, WhatIf, what_if
+from nnpipe.workflows.explanation.reasons import Reason, Speedup, WhatIf, reasons, what_if
 from nnpipe.workflows.notebook import shown_table
+
+OPERATION_COLUMNS = (
+    "name", "kind", "layer", "primitive", "details", "inputs", "outputs", "macs", "other_operations", "bytes_read",
+    "bytes_written", "parameters", "live_bytes", "intensity",
+)  # fmt: skip
+
+
+def operation_figures(each: OperationCost) -> dict[str, Any]:
+    """Return the figures of an operation as JSON can hold them; ``None`` for what is not known."""
+    known = each.arithmetic
+    return {
+        "name": each.name,
+        "kind": each.kind,
+        "layer": each.layer,
+        "primitive": each.primitive,
+        "details": each.details,
+        "primitives": [primitive.to_json() for primitive in each.computes],
+        "inputs": [spec.to_json() for spec in each.inputs],
+        "outputs": [spec.to_json() for spec in each.outputs],
+        "macs": None if known is None else known.macs,
+        "other_operations": None if known is None else known.others,
+        "bytes_read": each.bytes_read,
+        "bytes_written": each.bytes_written,
+        "parameters": each.parameters,
+        "live_bytes": each.live_bytes,
+        "intensity": each.intensity,
+    }
+
+
+def operation_rows(cost: GraphCost) -> list[dict[str, Any]]:
+    """Return a row of plain cells for each operation, with :data:`OPERATION_COLUMNS`."""
+    rows = []
+    for each in cost.operations:
+        row = {**operation_figures(each), "inputs": _tensors(each.inputs), "outputs": _tensors(each.outputs)}
+        rows.append({name: row[name] for name in OPERATION_COLUMNS})
+    return rows
+
+
+def layer_rows(times: LayerTimes) -> list[dict[str, Any]]:
+    """Return a row of plain cells for each step of a runtime, and one for what belongs to none."""
+    return [{**each.to_json(), "operations": " ".join(each.operations)} for each in times.rows]
+
+
+def _tensors(specs: Iterable[TensorSpec]) -> str:
+    return " ".join(f"{'x'.join(map(str, spec.shape)) or '1'}:{spec.dtype}" for spec in specs)
+
+
+_NAME, _DETAILS, _MOST_KINDS = 48, 32, 12
+
+
+@dataclass(frozen=True)
+class KindCost:
+    """The sums over all operations of one kind.
+
+    Parameters
+    ----------
+    kind
+        The kind of primitive.
+    operations
+        The number of operations.
+    macs, others
+        Multiply-accumulates and other operations on numbers; ``None`` if one of the operations has no rule.
+    traffic
+        Bytes read and written; ``None`` if it is not known of one of them.
+    parameters
+        The sum of the parameters that each operation uses.
+    """
+
+    kind: str
+    operations: int
+    macs: int | None
+    others: int | None
+    traffic: int | None
+    parameters: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sums as JSON can hold them."""
+        return asdict(self)
+
+
+def kind_costs(cost: GraphCost) -> tuple[KindCost, ...]:
+    """Return the sums by kind, those with the most arithmetic first."""
+    groups: dict[str, list[OperationCost]] = {}
+    for each in cost.operations:
+        groups.setdefault(each.primitive, []).append(each)
+    found = [
+        KindCost(
+            kind,
+            len(members),
+            _sum(None if each.arithmetic is None else each.arithmetic.macs for each in members),
+            _sum(None if each.arithmetic is None else each.arithmetic.others for each in members),
+            _sum(each.traffic for each in members),
+            sum(each.parameters for each in members),
+        )
+        for kind, members in groups.items()
+    ]
+    return tuple(sorted(found, key=lambda each: (-(each.macs or 0), -(each.others or 0), each.kind)))
+
+
+def operation_table(cost: GraphCost) -> Table:
+    """Return a table with a row for each operation."""
+    header = (
+        "operation", "kind", "details", "output", "MACs", "parameters", "read", "written", "live", "operations/byte",
+    )  # fmt: skip
+    rows = tuple(
+        (
+            shortened(clean(each.name), _NAME),
+            each.primitive if each.primitive != UNKNOWN_KIND else f"{UNKNOWN_KIND} ({shortened(clean(each.kind), 24)})",
+            shortened(clean(each.details), _DETAILS),
+            _shapes(each),
+            count(None if each.arithmetic is None else each.arithmetic.macs),
+            count(each.parameters),
+            _size(each.bytes_read),
+            _size(each.bytes_written),
+            _size(each.live_bytes),
+            digits(each.intensity),
+        )
+        for each in cost.operations
+    )
+    return Table(header, rows)
+
+
+def kind_table(cost: GraphCost) -> Table:
+    """Return a table with a row for each kind of primitive, with its share of all."""
+    kinds = kind_costs(cost)
+    macs, traffic = cost.arithmetic.macs, sum(each.traffic or 0 for each in kinds)
+    rows = tuple(
+        (
+            each.kind,
+            count(each.operations),
+            count(each.macs),
+            _share(each.macs, macs),
+            _size(each.traffic),
+            _share(each.traffic, traffic),
+            count(each.parameters),
+        )
+        for each in kinds
+    )
+    return Table(("kind", "operations", "MACs", "share", "traffic", "of it", "parameters"), rows)
+
+
+def sentences(cost: GraphCost) -> list[str]:
+    """Return the totals, and what they do not include, as sentences."""
+    total, peak = cost.arithmetic, cost.peak
+    least = "at least " if cost.unknown else ""
+    told = [
+        f"total: {least}{count(total.macs)} MACs and {count(total.others)} other operations; "
+        f"{count(cost.parameters)} parameters"
+    ]
+    if peak is not None:
+        told.append(
+            f"peak of live memory: {count(peak.live_bytes)} bytes, at {shortened(clean(peak.name), 80)} "
+            "(every value is kept until its last use, nothing fused)"
+        )
+    if cost.folded:
+        told.append(f"left out: {_operations(cost.folded)} on constants, which runtimes compute when they load it")
+    if cost.unknown:
+        kinds = Counter(each.kind for each in cost.unknown)
+        named = ", ".join(f"{number} {clean(kind, 60)}" for kind, number in kinds.most_common(_MOST_KINDS))
+        more = f" and {len(kinds) - _MOST_KINDS} further kinds" if len(kinds) > _MOST_KINDS else ""
+        told.append(f"not counted: {_operations(cost.unknown)} without a rule or of unknown size: {named}{more}")
+    return told
+
+
+def _shapes(each: OperationCost) -> str:
+    told = [" x ".join("?" if n is None else str(n) for n in spec.shape) + f" {spec.dtype}" for spec in each.outputs]
+    return f"{told[0]}{f' (+{len(told) - 1})' if len(told) > 1 else ''}" if told else NOTHING
+
+
+def _size(value: int | None) -> str:
+    return NOTHING if value is None else size(value)
+
+
+def _share(part: int | None, whole: int) -> str:
+    return share(part / whole, 1) if part is not None and whole else NOTHING
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    found = list(values)
+    return None if None in found else sum(value or 0 for value in found)
+
+
+def _operations(found: Sized) -> str:
+    return "1 operation" if len(found) == 1 else f"{len(found)} operations"
 
 
 @dataclass(frozen=True)
@@ -219,7 +411,9 @@ class ExplainResult:
         written = []
         for name, chart in self.charts().items():
             drawing, path = draw(chart), Path(folder, f"{name}.svg")
-            write_text(path, svg.standalone(drawing, svg.body(drawing), f"{name} of {self.title}", self.title))
+            write_text(
+                path, pictures.standalone(drawing, pictures.body(drawing), f"{name} of {self.title}", self.title)
+            )
             written.append(path)
         return written
 

@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import ErrorSums, TensorError
-from nnpipe.analysis.channel_noise import Array, arranged
+from nnpipe.analysis.channel_errors import Array, ErrorSums, TensorError, arranged
 from nnpipe.analysis.suspect_operations import Suspect
 from nnpipe.analysis.tensor_pairing import Pair
-from nnpipe.core.batch_conversion import adapt
-from nnpipe.core.claims import Claim
+from nnpipe.core.artifact import Claim
 from nnpipe.core.graph import Graph, Selector
 from nnpipe.core.live_model import LiveModel
+from nnpipe.core.quantization import adapt
 from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
-from nnpipe.workflows.verification.first_difference import divergence, paired_values, weighted_within
-from nnpipe.workflows.verification.rerun import Rerun, batches_of, joined_values
+from nnpipe.workflows.verification.first_difference import (
+    Rerun,
+    batches_of,
+    divergence,
+    joined_values,
+    paired_values,
+    weighted_within,
+)
 
 _VALUES_TOGETHER = 4_000_000
 """The most values of one model's tensors that are compared at a time, to find out which tensors correspond."""

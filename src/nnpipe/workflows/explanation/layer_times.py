@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nnpipe.analysis.fused_costs import fused_cost, importance
 from nnpipe.analysis.kernel_sources import is_conversion, sources_of
+from nnpipe.analysis.kernels import fused_cost, importance
 from nnpipe.analysis.layer_times import ADDED, CONVERSION, LayerTime, LayerTimes
 from nnpipe.analysis.operation_costs import OperationCost, graph_cost
 from nnpipe.core.graph import Graph
 from nnpipe.core.operation_times import KernelTime, OperationTimes
-from nnpipe.measuring.operation_statistics import middle_half, usual_times
+from nnpipe.measuring.quantile_intervals import middle_half, usual_times
 
 
 def layer_times(runtime: str, graph: Graph, times: OperationTimes) -> LayerTimes:

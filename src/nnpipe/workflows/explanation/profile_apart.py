@@ -2,27 +2,131 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from nnpipe.analysis.operation_costs import graph_cost
+from nnpipe.core.artifact import Artifact
 from nnpipe.core.component import Component
-from nnpipe.core.errors import ConfigError, NNPipeError
-from nnpipe.core.graph_sizes import Shapes
+from nnpipe.core.errors import ConfigError, NNPipeError, NotSupported
+from nnpipe.core.graph import Shapes, random_inputs
+from nnpipe.core.live_model import LiveModel
+from nnpipe.core.model import ModelWrapper
+from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import Batch, IOSpec
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.sample_route import SampleRoute
+from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.report.inputs.layer_profile import LayerProfile
+from nnpipe.report.layer_tables import MemoryUse
+from nnpipe.workflows.candidates.model_files import artifact_of, model_size
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.explanation.graph_source import shown_by
 from nnpipe.workflows.explanation.layer_times import layer_times
-from nnpipe.workflows.explanation.memory_use import memory_use
 from nnpipe.workflows.explanation.reasons import reasons
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.roofline.roofline import kept_ceilings
+from nnpipe.workflows.verification.claims import described, lineage
+
+
+def shown_by(path: Path) -> LiveModel:
+    """Open the file that shows the graph of a file; used in a ``with`` block.
+
+    Raises
+    ------
+    NotSupported
+        If there is none.
+    """
+    wrapper, here = wrapper_showing(path)
+    return wrapper.open(here)
+
+
+def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
+    """Return what opens a file, or the nearest one that it was made from that shows its graph, and that file.
+
+    Raises
+    ------
+    NotSupported
+        If there is none.
+    """
+    artifact = described(path)
+    formats = (
+        [(path, format_of(path))] if artifact is None else [(each.path, each.format) for each in lineage(artifact)]
+    )
+    for here, format in formats:
+        cls = wrapper_of(format)
+        if cls is not None and not cls.missing() and cls.offers("get_sized_graph") and here.exists():
+            wrapper: ModelWrapper = cls.from_json({"model_path": str(here)})
+            return wrapper, here
+    raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
+
+
+_MEMORY_USE_RUNS = 5
+
+
+def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
+    """Return the memory that a runtime takes for a file, on random inputs, within ``seconds``; 0 for no limit.
+
+    Raises
+    ------
+    NNPipeError
+        If the model does not run.
+    """
+    request = {
+        "runtime": runtime.describe(),
+        "path": str(path),
+        "shapes": {name: list(shape) for name, shape in shapes.items()},
+    }
+    with Worker(f"{__name__}:measure_here") as worker:
+        return MemoryUse(**worker.attempt("measuring the memory", request, seconds))
+
+
+# -- in the subprocess -----------------------------------------------------------------------------
+
+
+def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the memory of a request's model as JSON, measured in this process."""
+    runtime: Runtime = component_from(request["runtime"], Runtime)
+    path = Path(request["path"])
+    runtime.import_framework()
+    artifact: Artifact = artifact_of(path, format_of(path), runtime)
+    before = psutil.Process().memory_info().rss
+    with runtime.load(artifact) as session:
+        shapes = {name: tuple(shape) for name, shape in request["shapes"].items()}
+        batch = random_inputs(session.io, shapes)
+        loaded = psutil.Process().memory_info().rss
+        resets = _reset_peak()
+        for _ in range(_MEMORY_USE_RUNS):
+            session.infer(batch)
+        peak = _peak() if resets else None
+        size = model_size(artifact, session.stats())
+    return {
+        "file_bytes": artifact.size if size is None else size,
+        "loaded_bytes": max(loaded - before, 0),
+        "peak_bytes": None if peak is None else max(peak - loaded, 0),
+    }
+
+
+def _reset_peak() -> bool:
+    """Let Linux begin anew to look for the process's peak; return whether it does."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+        return True
+    return False
+
+
+def _peak() -> int | None:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/self/status").read_text("ascii", "replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return None
+
 
 _RUNS = 30
 

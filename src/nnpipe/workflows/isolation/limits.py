@@ -13,7 +13,7 @@ from typing import Any
 
 from nnpipe.core.component import Component
 from nnpipe.core.errors import ArtifactError
-from nnpipe.measuring.parties import import_frameworks
+from nnpipe.measuring.benchmark import import_frameworks
 from nnpipe.workflows.isolation.subprocess_worker import Died, TooLong, Unforeseen, Worker
 
 _SECONDS, _BYTES_PER_SECOND = 12, 1 << 20

@@ -17,7 +17,7 @@ from nnpipe.measuring.quantities import in_sentence
 from nnpipe.report.charts import ChartPoint, Scatter
 from nnpipe.report.document import Document, Paragraph, Plot, Section, Table
 from nnpipe.report.drawing.pictures import Pictures
-from nnpipe.report.sections.comparison_findings import comparison_table, sentences
+from nnpipe.report.sections.comparison import comparison_table, sentences
 from nnpipe.report.writers.html import write_html
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.comparison.result import ComparisonResult

@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
+from nnpipe.analysis.channel_errors import RoundingNoise
 from nnpipe.analysis.quality_intervals import quality_difference
-from nnpipe.analysis.rounding_noise import RoundingNoise
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.graph import Selector
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.session import InferenceSession
-from nnpipe.formats.onnx_nodes import read_nodes
+from nnpipe.formats.onnx_network import read_nodes
 from nnpipe.formats.tflite_graph import read_graph
 from nnpipe.frameworks.openvino_models import read_model
 from nnpipe.measuring.sample_route import Item, SampleRoute, fixed_size
 from nnpipe.workflows.candidates.spec import CandidateSpec
-from nnpipe.workflows.user_inputs.model import models_of
+from nnpipe.workflows.user_inputs.inputs import models_of
 
 _AT_ONCE = 16  # samples in a call, where any number is possible
 _PAIRS, _BOUND = 15, 3  # turns of each of two models, and the ratios beyond either end of the interval

@@ -10,12 +10,11 @@ from typing import Any
 from nnpipe.core.batching import all_for_batch, for_batch
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.deployment import RemoteOptions
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.plan import Plan
 from nnpipe.core.runtime import Runtime
-from nnpipe.core.runtime_protocol import RuntimeProtocol
+from nnpipe.core.runtime_protocol import RemoteOptions, RuntimeProtocol
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.load_options import LoadOptions, call_size

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nnpipe.codegen.generator import Generated
-from nnpipe.codegen.imports import imports_of, ordered
+from nnpipe.codegen.description import Generated
 from nnpipe.codegen.syntax import assign, attribute, call, literal, name, quoted
 from nnpipe.codegen.syntax import function as define
-from nnpipe.codegen.unparse import remark, source_of
+from nnpipe.codegen.unparse import imports_of, ordered, remark, source_of
 from nnpipe.core.arguments import arguments_of
 from nnpipe.core.component import Component
 from nnpipe.measuring.load_options import LoadOptions

@@ -11,23 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.fused_operations import fusion_patterns
-from nnpipe.analysis.graph_constants import constants_of
 from nnpipe.analysis.kernel_table import KernelTable, MeasuredNetwork
-from nnpipe.analysis.kernels import FusedKernel, kernels_of
+from nnpipe.analysis.kernels import FusedKernel, fusion_patterns, kernels_of
 from nnpipe.analysis.operation_costs import GraphCost, graph_cost
+from nnpipe.analysis.stored_values import constants_of
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.graph import Graph
-from nnpipe.core.graph_sizes import random_inputs
+from nnpipe.core.graph import Graph, random_inputs
 from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.operation_times import OperationTimes
 from nnpipe.core.registry import find
 from nnpipe.core.runtime import Runtime
 from nnpipe.measuring.host import framework_versions, host_facts
-from nnpipe.measuring.operation_statistics import middle_half
+from nnpipe.measuring.quantile_intervals import middle_half
 from nnpipe.workflows.candidates.model_files import artifact_of
 from nnpipe.workflows.explanation.layer_times import layer_times
 from nnpipe.workflows.prediction.sampled_networks import sampled_network

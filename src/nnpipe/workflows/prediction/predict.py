@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.fused_operations import grouped
 from nnpipe.analysis.kernel_table import KernelTable
-from nnpipe.analysis.kernels import FusedKernel, kernels_of
+from nnpipe.analysis.kernels import FusedKernel, grouped, kernels_of
 from nnpipe.analysis.operation_costs import graph_cost
 from nnpipe.core.argument_checks import check_call
 from nnpipe.core.bounded_json import read_object
@@ -19,8 +18,8 @@ from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
 from nnpipe.layers.graph.graph import NetworkGraph
 from nnpipe.layers.graph.operations import operations_of
-from nnpipe.measuring.machine import machine_folder
-from nnpipe.modelwrappers.files.file_graphs import graph_of_file
+from nnpipe.measuring.host import machine_folder
+from nnpipe.modelwrappers.files.mimic import graph_of_file
 from nnpipe.workflows.prediction.predict_result import PredictedKernel, Prediction, PredictResult
 
 _LARGEST, _MOST_VALUES = 16 << 20, 2_000_000

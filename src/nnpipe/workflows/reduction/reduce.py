@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from nnpipe.analysis.agreement import Tolerances
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable
+from nnpipe.core.foreign_text import show_text
 from nnpipe.core.plan import Plan
 from nnpipe.core.progress import Progress
 from nnpipe.workflows.candidates.model_process import ModelProcess
@@ -19,13 +21,68 @@ from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.candidates.stages import prepared
 from nnpipe.workflows.progress import bar
 from nnpipe.workflows.reduction.onnx_parts import ONNXPart, Values, Whole
-from nnpipe.workflows.reduction.result import ReduceResult
-from nnpipe.workflows.reduction.search import minimising
 from nnpipe.workflows.reduction.subprocess_tasks import fitting
-from nnpipe.workflows.reduction.trying import Trying, TryOutcome
+from nnpipe.workflows.reduction.symptom import Symptom
+from nnpipe.workflows.reduction.trying import Trying, TryOutcome, minimising
 from nnpipe.workflows.reduction.writing import write_reproducer
 from nnpipe.workflows.user_inputs.inputs import given, working_folder
 from nnpipe.workflows.ways import Planned, Way
+
+
+@dataclass(frozen=True)
+class ReduceResult:
+    """The few nodes of a model that still show what is wrong with it.
+
+    Parameters
+    ----------
+    path
+        The folder with the reproducer.
+    symptom
+        What is wrong.
+    nodes
+        The types of the nodes that are left, in order.
+    nodes_before
+        The number of nodes of the whole model.
+    tries
+        How many parts were tried.
+    seconds
+        How long it took.
+    ended
+        What ended the search early; empty if no node can be left out any more.
+
+    Examples
+    --------
+    >>> symptom = Symptom("crash", "loading", "SIGSEGV")
+    >>> print(ReduceResult(Path("reduced"), symptom, ("Conv", "Relu"), 120, tries=34, seconds=21.4))
+    2 of 120 nodes are left: Conv, Relu
+    symptom: the process crashed (SIGSEGV) while loading
+    34 tries in 21 s
+    reproducer: reduced (issue.md says how to report it)
+    """
+
+    path: Path
+    symptom: Symptom
+    nodes: tuple[str, ...]
+    nodes_before: int
+    tries: int
+    seconds: float
+    ended: str = ""
+
+    def __str__(self) -> str:
+        kinds = ", ".join(name if n == 1 else f"{n} {name}" for name, n in Counter(self.nodes).most_common(8))
+        more = ", ..." if len(set(self.nodes)) > 8 else ""
+        early = f"\nended early by {self.ended}: fewer nodes may do" if self.ended else ""
+        return (
+            f"{len(self.nodes)} of {self.nodes_before} nodes are left: {kinds}{more}\n"
+            f"symptom: {self.symptom}\n"
+            f"{self.tries} tries in {self.seconds:.0f} s{early}\n"
+            f"reproducer: {self.path} (issue.md says how to report it)"
+        )
+
+    def show(self) -> None:
+        """Print the result."""
+        show_text(str(self))
+
 
 _LEAST_SECONDS, _TIMES_LONGER = 5.0, 20.0
 _ENOUGH_TRIES, _TIMES_LONGEST = 3, 8.0  # after so many tries that ended, parts hang that take so often the longest

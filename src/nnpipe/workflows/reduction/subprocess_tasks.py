@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances
-from nnpipe.core.artifact import Artifact
-from nnpipe.core.batch_conversion import adapt
+from nnpipe.core.artifact import Artifact, checked
 from nnpipe.core.child_processes import die_with_parent, signal_name
-from nnpipe.core.claims import checked
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import ConfigError, MissingDependency, NNPipeError, SpecMismatch
 from nnpipe.core.messages import one_line
+from nnpipe.core.quantization import adapt
 from nnpipe.core.registry import component_from
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import TensorSpec
@@ -33,7 +32,7 @@ from nnpipe.workflows.candidates.stages import suffix
 from nnpipe.workflows.reduction.onnx_parts import Values
 from nnpipe.workflows.reduction.reference import computes_the_reference, record
 from nnpipe.workflows.reduction.symptom import Symptom
-from nnpipe.workflows.user_inputs.model import models_of
+from nnpipe.workflows.user_inputs.inputs import models_of
 from nnpipe.workflows.verification.compare_outputs import real
 from nnpipe.workflows.ways import Planned, Way, planned
 

@@ -2,27 +2,194 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from nnpipe.analysis.roofline import Ceiling, Ceilings, MemoryLevel, borders
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.bounded_json import parse_json
+from nnpipe.core.discoverable import is_installed
 from nnpipe.core.errors import ArtifactError, ConfigError
 from nnpipe.core.files import write_text
 from nnpipe.core.processor import instruction_sets
 from nnpipe.core.runtime import Runtime
-from nnpipe.measuring.host import host_facts
-from nnpipe.measuring.machine import machine_folder
+from nnpipe.measuring.host import host_facts, machine_folder
 from nnpipe.workflows.isolation.subprocess_worker import Worker
-from nnpipe.workflows.roofline.compute_rates import Product, greatest_rate, products
-from nnpipe.workflows.roofline.memory_rates import SIZES, bandwidth
 from nnpipe.workflows.roofline.roofline_result import RooflineResult
+
+_SIDES = (512, 1024)
+"""Products of square matrices; smaller ones measure the call, larger ones the memory."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A product of matrices by a library.
+
+    Parameters
+    ----------
+    precision
+        The type of its numbers.
+    how
+        Its name in results.
+    operations
+        The operations of one call.
+    call
+        Computes it once.
+    """
+
+    precision: str
+    how: str
+    operations: float
+    call: Callable[[], object]
+
+
+def products(threads: int, needs: set[str]) -> Iterator[Product]:
+    """Yield the products that can be computed here; ``needs`` are the types of numbers that are asked for.
+
+    ONNX Runtime multiplies bytes as fast as the processor can only if the first matrix has no signs (u8s8), as its
+    quantised models have.
+    """
+    random = np.random.default_rng(0)
+    for side in _SIDES:
+        work = 2.0 * side**3
+        first = random.random((side, side), np.float32)
+        if "float32" in needs:
+            if threads == 1 or not is_installed("threadpoolctl"):
+                yield Product("float32", f"numpy {side} x {side}", work, _numpy(first, threads))
+            if is_installed("onnxruntime") and is_installed("onnx"):
+                yield Product("float32", f"onnxruntime MatMul {side} x {side}", work, _onnx("MatMul", first, threads))
+        if "int8" in needs and is_installed("onnxruntime") and is_installed("onnx"):
+            bytes_ = random.integers(0, 128, (side, side)).astype(np.uint8)
+            yield Product("int8", f"onnxruntime MatMulInteger u8s8 {side} x {side}", work,
+                          _onnx("MatMulInteger", bytes_, threads))  # fmt: skip
+        for precision in sorted(needs & {"float32", "bfloat16"}):
+            if is_installed("torch"):
+                yield Product(precision, f"torch {precision} {side} x {side}", work, _torch(first, precision, threads))
+
+
+def greatest_rate(product: Product, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the operations a second of the fastest call within some time; at least three calls are made."""
+    product.call()
+    best, end, calls = 0.0, clock() + seconds, 0
+    while calls < 3 or clock() < end:
+        start = clock()
+        product.call()
+        best = max(best, product.operations / max(clock() - start, 1e-9))
+        calls += 1
+    return best
+
+
+def _numpy(first: np.ndarray, threads: int) -> Callable[[], object]:
+    out = np.empty_like(first)
+
+    def call() -> None:
+        with _blas_threads(threads):
+            np.matmul(first, first, out=out)
+
+    return call
+
+
+@contextlib.contextmanager
+def _blas_threads(threads: int) -> Iterator[None]:
+    if not is_installed("threadpoolctl"):
+        yield
+        return
+    import threadpoolctl
+
+    with threadpoolctl.threadpool_limits(threads):
+        yield
+
+
+def _onnx(kind: str, first: np.ndarray, threads: int) -> Callable[[], object]:
+    import onnx
+    import onnxruntime
+    from onnx import TensorProto, helper
+
+    side = len(first)
+    whole = kind == "MatMulInteger"
+    given, weights, result = (
+        (TensorProto.UINT8, TensorProto.INT8, TensorProto.INT32) if whole else (TensorProto.FLOAT,) * 3
+    )
+    second = first.astype(np.int8) if whole else first
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["a", "b"], ["y"])], "product",
+        [helper.make_tensor_value_info("a", given, (side, side))],
+        [helper.make_tensor_value_info("y", result, (side, side))],
+        [helper.make_tensor("b", weights, second.shape, second.tobytes(), raw=True)],
+    )  # fmt: skip
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = min(model.ir_version, 9)
+    onnx.checker.check_model(model)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"a": first})
+
+
+def _torch(first: np.ndarray, precision: str, threads: int) -> Callable[[], object]:
+    import torch
+
+    torch.set_num_threads(threads)
+    matrix = torch.from_numpy(first).to(getattr(torch, precision))
+    out = torch.empty_like(matrix)
+
+    def call() -> Any:
+        with torch.no_grad():
+            return torch.matmul(matrix, matrix, out=out)
+
+    return call
+
+
+# The bandwidth of memory by the amount of data, read without a call for each array.
+#
+# Data that fit into the smallest cache are read in less time than a call takes.  So one call reads
+# the same data many times: the maximum along each row of a view whose rows all lie at the same
+# place.
+
+SIZES = tuple(round(2 ** (exponent / 2)) << 12 for exponent in range(2, 33))
+"""Bytes, from 8 KiB to 256 MiB, by steps of the square root of two."""
+_CALL_BYTES = 32 << 20
+
+
+def bandwidth(size: int, threads: int, seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Return the bytes a second that are read from ``size`` bytes, in the fastest call within some time.
+
+    Each thread has its own data, of an equal part of ``size``, and reads them at the same time as the others.
+    """
+    part = max(size // threads // 4, 64)
+    rows = max(1, _CALL_BYTES // (4 * part))
+    views = [
+        np.lib.stride_tricks.as_strided(np.ones(part, np.int32), (rows, part), (0, 4), writeable=False)
+        for _ in range(threads)
+    ]
+    best, end, calls = 0.0, clock() + seconds, 0
+    while calls < 3 or clock() < end:
+        start = clock()
+        _read(views)
+        best = max(best, threads * rows * part * 4 / max(clock() - start, 1e-9))
+        calls += 1
+    return best
+
+
+def _read(views: list[np.ndarray]) -> None:
+    others = [threading.Thread(target=np.maximum.reduce, args=(view,), kwargs={"axis": 1}) for view in views[1:]]
+    for each in others:
+        each.start()
+    np.maximum.reduce(views[0], axis=1)
+    for each in others:
+        each.join()
+
 
 PRECISIONS = ("float32", "bfloat16", "int8")
 REPEATS = 3
@@ -45,7 +212,7 @@ def roofline(*, threads: int = 1, seconds: float = 0.1, folder: str | Path | Non
     seconds
         The time of each product of matrices in each repeat; an amount of memory takes a fifth of it.
     folder
-        The folder to keep the ceilings in (:func:`~nnpipe.measuring.machine.machine_folder`); None to keep nothing.
+        The folder to keep the ceilings in (:func:`~nnpipe.measuring.host.machine_folder`); None to keep nothing.
 
     Returns
     -------

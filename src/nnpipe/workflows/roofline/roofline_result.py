@@ -13,10 +13,10 @@ from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import show_text
 from nnpipe.report.charts import Lines
 from nnpipe.report.document import Table
-from nnpipe.report.drawing import svg
-from nnpipe.report.drawing.draw import draw
+from nnpipe.report.drawing import pictures
+from nnpipe.report.drawing.pictures import draw
 from nnpipe.report.formatting import digits, share, size
-from nnpipe.report.roof_shares import roofline_chart
+from nnpipe.report.layer_tables import roofline_chart
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.notebook import shown_table
 
@@ -90,7 +90,7 @@ class RooflineResult:
         if chart is None:
             return None
         drawing = draw(chart)
-        return svg.standalone(drawing, svg.body(drawing), f"Roofline of {self.title}", self.text())
+        return pictures.standalone(drawing, pictures.body(drawing), f"Roofline of {self.title}", self.text())
 
     def save_svg(self, path: str | Path) -> bool:
         """Write the picture as SVG, and return whether there is one.

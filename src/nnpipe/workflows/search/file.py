@@ -2,37 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nnpipe.architectures.architecture_schema import architecture_schema
+from nnpipe.architectures.architecture_space import architecture_schema
 from nnpipe.compilers.layer_forms import FORMS
 from nnpipe.core.errors import ConfigError
+from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.experiment.database.query import parse_condition
+from nnpipe.experiment.database.records import RunRecord
 from nnpipe.experiment.settings import check_keys
 from nnpipe.measuring.doubt import BARRING
+from nnpipe.searching.database_trials import DatabaseTrials
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.optuna_samplers import SearchSampler
 from nnpipe.searching.pruners import PRUNERS, SearchPruner, pruner_from_json
-from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import SAMPLERS, sampler_from_json
 from nnpipe.searching.space import SearchSpace, space_schema
+from nnpipe.searching.trial_store import EarlierTrial, MemoryTrials
 from nnpipe.workflows.compression import subject as compression
 from nnpipe.workflows.pipeline.entries import MOST, count_of, seed_of, text_of
-from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, object_schema
-from nnpipe.workflows.search import choice
-from nnpipe.workflows.search.searched_architecture import SearchedArchitecture
-from nnpipe.workflows.search.searched_pipeline import SearchedPipeline
+from nnpipe.workflows.pipeline.schema import DIALECT, Schema, object_schema
+from nnpipe.workflows.search import measured_subject
+from nnpipe.workflows.search.searched_pipeline import SearchedArchitecture, SearchedPipeline
 from nnpipe.workflows.search.subjects import SearchedFunction, SearchSubject
-from nnpipe.workflows.search.warm_start import check_query
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
+
+
+def check_query(query: str) -> str:
+    """Return a condition on runs; raise :class:`ConfigError` if it cannot be read."""
+    try:
+        parse_condition(query)
+    except ConfigError as error:
+        raise ConfigError(f"warm_start: {error}") from None
+    return query
+
+
+def warm_start(
+    database: RunDatabase, search: str, store: DatabaseTrials, query: str, space: SearchSpace, objectives: Objectives
+) -> int:
+    """Take over what the runs that fulfil a condition found, as finished trials that do not count.
+
+    Of a search these are its finished trials, of another run its configuration with its statistics.  Those that are not
+    of the space, or lack an objective, are left out, as are those that were taken over before.
+
+    Parameters
+    ----------
+    database
+        Where the runs are.
+    search, store
+        The search that begins, and its trials.
+    query
+        A condition on runs, such as ``experiment = widths and created > 2026-11-01``.
+    space, objectives
+        What is searched, and what for.
+
+    Returns
+    -------
+    int
+        How many trials were taken over.
+    """
+    found = [run for run in database.runs.find(query, order="created") if run.id != search]
+    searches = database.searches.among([run.id for run in found])
+    known = {trial.origin for trial in store.trials()}
+    earlier: list[EarlierTrial] = []
+    for run in found:
+        each = _of_search(database, run) if run.id in searches else _of_run(run, space)
+        earlier += [trial for trial in each if trial.origin not in known and _fits(trial, space, objectives)]
+    return store.take_over(
+        EarlierTrial(trial.configuration, {name: trial.values[name] for name in objectives.names}, trial.origin)
+        for trial in earlier
+    )
+
+
+def _of_search(database: RunDatabase, run: RunRecord) -> Iterator[EarlierTrial]:
+    for trial in DatabaseTrials(database, run.id).trials():
+        # What that search took over itself is found where it came from.
+        if trial.state == "finished" and trial.configuration is not None and not trial.origin:
+            yield EarlierTrial(trial.configuration, trial.values, f"trial {trial.number} of search {run.id[:12]}")
+
+
+def _of_run(run: RunRecord, space: SearchSpace) -> Iterator[EarlierTrial]:
+    values = {name: _at(run.configuration, name) for name in space.parameters}
+    present = {name: value for name, value in values.items() if value is not None}
+    yield EarlierTrial(present, run.statistics, f"run {run.id[:12]}")
+
+
+def _fits(trial: EarlierTrial, space: SearchSpace, objectives: Objectives) -> bool:
+    values = [trial.values.get(name, math.nan) for name in objectives.names]
+    return all(map(math.isfinite, values)) and space.fits(trial.configuration)
+
+
+def _at(tree: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path such as ``optimiser.rate``; ``None`` if there is none."""
+    found: Any = tree
+    for name in path.split("."):
+        if isinstance(found, list) and name.isdigit() and int(name) < len(found):
+            found = found[int(name)]
+        elif isinstance(found, Mapping):
+            found = found.get(name)
+        else:
+            return None
+    return found
+
 
 TRIALS = 100
 _KEYS = (
     "title", "function", "arguments", "pipeline", "candidate", "architecture", "space", "constraints", "objectives",
     "sampler", "pruner", "prune_by", "trials", "seed", "repeats", "warm_start", "output", *compression.KEYS,
-    *choice.KEYS,
+    *measured_subject.KEYS,
 )  # fmt: skip
 
 
@@ -124,7 +205,7 @@ def _check_subject(data: Mapping[str, Any]) -> None:
     if given[0] == "function" and data.get("architecture") is not None:
         raise ConfigError("search: a function has no architecture; give a pipeline that trains the networks")
     foreign = {
-        "function": ("candidate", *compression.KEYS[1:-1], *choice.KEYS),
+        "function": ("candidate", *compression.KEYS[1:-1], *measured_subject.KEYS),
         "pipeline": ("arguments", *compression.KEYS[1:-1]),
         "compress": (
             "function",
@@ -146,9 +227,9 @@ def _check_subject(data: Mapping[str, Any]) -> None:
 
 
 def _compressed(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objectives]:
-    of_space, of_metrics = choice.divided(data.get("constraints"), ())
+    of_space, of_metrics = measured_subject.divided(data.get("constraints"), ())
     if of_space:
-        raise ConfigError(f"constraints: {of_space[0]!r} is on no metric; {choice.HINT}")
+        raise ConfigError(f"constraints: {of_space[0]!r} is on no metric; {measured_subject.HINT}")
     subject = compression.SearchedCompression.from_settings(data, of_metrics)
     return subject, subject.space(), subject.objectives()
 
@@ -163,7 +244,9 @@ def _given(data: Mapping[str, Any]) -> tuple[SearchSubject, SearchSpace, Objecti
         function = SearchedFunction.imported(text_of(data["function"], "function"), arguments)
         return function, space, _objectives(data.get("objectives"))
     parameters = {} if data.get("space") is None else data["space"]
-    of_space, of_metrics = choice.divided(data.get("constraints"), parameters if isinstance(parameters, dict) else ())
+    of_space, of_metrics = measured_subject.divided(
+        data.get("constraints"), parameters if isinstance(parameters, dict) else ()
+    )
     if data.get("architecture") is not None and isinstance(parameters, dict):
         searched = SearchedArchitecture.from_settings(data, of_metrics)
         return searched, searched.space(parameters, of_space), searched.choice.searched(searched.choice.limits())

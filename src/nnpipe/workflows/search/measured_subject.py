@@ -2,17 +2,165 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nnpipe.searching.trial import SearchTrial, TrialResult
-from nnpipe.workflows.search.choice import SearchChoice
-from nnpipe.workflows.search.subjects import SearchSubject
-from nnpipe.workflows.search.trial_report import TrialReport
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
+from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.quantities import Quantity
+from nnpipe.searching.objectives import Limit, Objectives
+from nnpipe.searching.trial_store import SearchTrial, TrialResult
+from nnpipe.workflows.pipeline.entries import count_of, text_of
+from nnpipe.workflows.search.subjects import SearchSubject, TrialReport
+from nnpipe.workflows.sweep.budget import SweepBudget
+from nnpipe.workflows.sweep.file import CONFIRMATIONS, Sweep, accepted_doubts, confidence_of, constraints_of, metric_at
+from nnpipe.workflows.sweep.grid import list_of
+from nnpipe.workflows.sweep.points import Model, Point
 from nnpipe.workflows.sweep.sweep_result import SweepResult
+from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import MachineTurns
+
+KEYS = ("choose", "confirmations", "accept_doubts", "confidence", "budget")
+"""The keys of a search file that say how it chooses, beside ``objectives`` and ``constraints``."""
+
+HINT = "a constraint on a metric is such as latency_p90 <= 2 ms"
+_BOUND = re.compile(r"\s*(loss\(\w+\)|\w[\w.]*)\s*(?:<=|>=)")
+
+
+@dataclass(frozen=True)
+class SearchChoice:
+    """What trials are judged by.
+
+    Parameters
+    ----------
+    objectives
+        The metrics of the search and of the Pareto front.
+    constraints
+        What the chosen one must hold, judged on intervals.
+    choose
+        The metric by which the best of those is chosen.
+    confirmations, accept_doubts, confidence, budget
+        As in sweep files.
+    """
+
+    objectives: tuple[Quantity, ...]
+    constraints: tuple[MetricConstraint, ...]
+    choose: Quantity
+    confirmations: int = CONFIRMATIONS
+    accept_doubts: tuple[str, ...] = ()
+    confidence: float = 0.95
+    budget: SweepBudget | None = None
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any], constraints: Sequence[str], default: Sequence[str]) -> SearchChoice:
+        """Return the choice of a search file.
+
+        Parameters
+        ----------
+        data
+            The content of the file.
+        constraints
+            Those of its constraints that are on metrics.
+        default
+            The objectives if the file names none.
+
+        Raises
+        ------
+        ConfigError
+            If a setting is wrong; the message names its place in the file.
+        """
+        given = data.get("objectives")
+        names = list(given) if isinstance(given, dict) else list_of(data, "objectives", list(default))
+        objectives = tuple(metric_at(name, f"objectives.{i}") for i, name in enumerate(names))
+        if isinstance(given, dict):
+            _check_directions(given, objectives)
+        return cls(
+            objectives,
+            constraints_of({"constraints": list(constraints)}),
+            metric_at(data.get("choose", objectives[0].name), "choose"),
+            count_of(data.get("confirmations", CONFIRMATIONS), "confirmations"),
+            accepted_doubts(list_of(data, "accept_doubts", [])),
+            confidence_of(data.get("confidence", 0.95)),
+            None if data.get("budget") is None else SweepBudget.parse(data["budget"]),
+        )
+
+    @property
+    def metrics(self) -> tuple[Quantity, ...]:
+        """All metrics by which trials are judged, each once."""
+        wanted = (*self.objectives, self.choose, *(constraint.metric for constraint in self.constraints))
+        return tuple({each.name: each for each in wanted}.values())
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is required and what is chosen by, for reports."""
+        required = {"Constraints": "; ".join(each.text for each in self.constraints)} if self.constraints else {}
+        return {**required, "Chosen by": self.choose.title}
+
+    def searched(self, limits: Sequence[Limit]) -> Objectives:
+        """Return the objectives of the search, with limits for its trials."""
+        ways = {each.name: "minimize" if each.less_is_better else "maximize" for each in self.objectives}
+        return Objectives(ways, tuple(limits))
+
+    def limits(self) -> tuple[Limit, ...]:
+        """Return the constraints as limits for what trials estimate."""
+        return tuple(Limit(each.metric.name, each.bound, each.at_most) for each in self.constraints)
+
+    def sweep(
+        self, title: str, output: Path, dataset: Dataset, models: Sequence[Model], points: Sequence[Point], *,
+        calibration_samples: int, verify: VerifyOptions, time_limit: float, seed: int, budget: SweepBudget | None,
+    ) -> Sweep:  # fmt: skip
+        """Return a sweep over points, which is judged as the search is."""
+        return Sweep(
+            title, output, dataset, calibration_samples, verify, tuple(models), tuple(points), {}, self.constraints,
+            self.objectives, self.choose, self.confirmations, self.accept_doubts, self.confidence, seed, time_limit,
+            budget, trained_competes=False,
+        )  # fmt: skip
+
+
+def divided(constraints: Any, parameters: Container[str]) -> tuple[list[Any], list[str]]:
+    """Return the constraints on parameters of the space, and those on metrics.
+
+    Raises
+    ------
+    ConfigError
+        If one could be either.
+    """
+    if constraints is None:
+        return [], []
+    if not isinstance(constraints, (list, tuple)):
+        raise ConfigError(f"constraints: expected a list, found {type(constraints).__name__}")
+    of_space: list[Any] = []
+    of_metrics: list[str] = []
+    for place, text in enumerate(constraints):
+        found = _BOUND.match(text) if isinstance(text, str) else None
+        name = found[1] if found else ""
+        if not name or not _is_metric(name):
+            of_space.append(text)
+        elif name in parameters:
+            raise ConfigError(f"constraints.{place}: {name} is a parameter of the space and a metric")
+        else:
+            of_metrics.append(text_of(text, f"constraints.{place}"))
+    return of_space, of_metrics
+
+
+def _is_metric(name: str) -> bool:
+    try:
+        metric_of(name)
+    except ConfigError:
+        return False
+    return True
+
+
+def _check_directions(given: Mapping[str, Any], metrics: Sequence[Quantity]) -> None:
+    for name, metric in zip(given, metrics, strict=True):
+        better = "minimize" if metric.less_is_better else "maximize"
+        if given[name] != better:
+            raise ConfigError(f"objectives.{name}: {metric.name} is better if it is {better}d; leave the direction out")
 
 
 class MeasuredSubject(SearchSubject):

@@ -3,26 +3,200 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nnpipe.analysis.factor_importance import BestShare, MainEffect
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import write_text
+from nnpipe.report.inputs.search_file import KIND, SCHEMA, choice_text
 from nnpipe.report.result_files import read_search_file
 from nnpipe.searching.importance import Importance, OptunaMethod, importance_by_optuna, importance_for
 from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.parameters import IntParameter, PowerParameter, SearchParameter, UniformParameter
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial import SearchTrial
+from nnpipe.searching.trial_store import SearchTrial
 from nnpipe.workflows.reporting import report_suffix, write_search_report
-from nnpipe.workflows.search.search_file import search_content
-from nnpipe.workflows.search.table import trial_table
 
 if TYPE_CHECKING:
     import optuna
 
     from nnpipe.workflows.sweep.sweep_result import SweepResult
+
+
+def search_content(
+    title: str,
+    space: SearchSpace,
+    objectives: Objectives,
+    trials: Iterable[SearchTrial],
+    importance: Mapping[str, Importance],
+    fanova: Mapping[str, Mapping[str, float]],
+    facts: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the content of a search's file, as values for JSON.
+
+    Parameters
+    ----------
+    title
+        The title of the search.
+    space, objectives, trials
+        What was searched for, and all trials.
+    importance, fanova
+        How much the parameters matter, by objective; ``fanova`` may be empty.
+    facts
+        What was searched and how, by name, for readers.
+    """
+    return {
+        "schema": SCHEMA,
+        "kind": KIND,
+        "title": title,
+        "objectives": dict(objectives.by_name),
+        "parameters": {
+            name: {**_axis(parameter), "told": _told(name, parameter, space)}
+            for name, parameter in space.parameters.items()
+        },
+        "facts": {
+            **({"Constraints": "; ".join(each.text for each in space.constraints)} if space.constraints else {}),
+            **facts,
+        },
+        "importance": {
+            name: {
+                "trials": found.trials,
+                "remark": found.remark,
+                "additive": _rows(found.effects.effects),
+                "ped_anova": _rows(found.ped_anova),
+                "fanova": [
+                    {"name": each, "share": share, "low": share, "high": share}
+                    for each, share in fanova.get(name, {}).items()
+                ],
+            }
+            for name, found in importance.items()
+        },
+        "trials": [_trial(trial) for trial in trials],
+    }
+
+
+def _axis(parameter: SearchParameter) -> dict[str, Any]:
+    match parameter:
+        case IntParameter():
+            return {"low": parameter.low, "high": parameter.high, "log": parameter.log}
+        case UniformParameter():
+            return {"low": parameter.low, "high": parameter.high, "log": False}
+        case PowerParameter():
+            least, greatest = parameter.bounds
+            return {"low": least, "high": greatest, "log": True}
+    return {"choices": parameter.choices()}
+
+
+def _told(name: str, parameter: SearchParameter, space: SearchSpace) -> str:
+    when = f", when {space.conditions[name].text}" if name in space.conditions else ""
+    match parameter:
+        case IntParameter():
+            more = f" in steps of {parameter.step}" if parameter.step > 1 else ", by ratios" if parameter.log else ""
+            return f"whole numbers from {parameter.low} to {parameter.high}{more}{when}"
+        case UniformParameter():
+            more = "" if parameter.step is None else f" in steps of {parameter.step:g}"
+            return f"from {parameter.low:g} to {parameter.high:g}{more}{when}"
+        case PowerParameter():
+            least, greatest = parameter.bounds
+            return f"from {least:.3g} to {greatest:.3g}, by ratios{when}"
+    return ", ".join(map(choice_text, parameter.choices())) + (", in order" if parameter.in_order else "") + when
+
+
+def _rows(found: Iterable[MainEffect | BestShare]) -> list[dict[str, Any]]:
+    return [
+        {"name": each.name, "share": each.share, "low": max(each.low, 0.0), "high": min(each.high, 1.0)}
+        for each in found
+    ]
+
+
+def _trial(trial: SearchTrial) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "number": trial.number,
+        "state": trial.state,
+        "configuration": None if trial.configuration is None else dict(trial.configuration),
+        "values": {name: value for name, value in trial.values.items() if math.isfinite(value)},
+        "seconds": trial.seconds,
+    }
+    if trial.reports:
+        found["reports"] = [[step, value] for step, value in trial.reports if math.isfinite(value)]
+    if trial.intervals:
+        found["intervals"] = {name: list(ends) for name, ends in trial.intervals.items() if name in found["values"]}
+    for name in ("message", "origin", "worker"):
+        if getattr(trial, name):
+            found[name] = getattr(trial, name)
+    return found
+
+
+_WIDEST = 24
+_LONGEST_MESSAGE = 80
+
+
+class TrialTable:
+    """Lines of trials with columns of fixed widths, so that each can be printed when it is known.
+
+    Parameters
+    ----------
+    space
+        Its parameters become columns.
+    objectives
+        Their values become columns.
+    """
+
+    def __init__(self, space: SearchSpace, objectives: Objectives) -> None:
+        self._objectives = objectives
+        self._names = list(space.parameters)
+        self._widths = {name: min(max(len(name), 11), _WIDEST) for name in (*objectives.measured, *self._names)}
+        self._best: SearchTrial | None = None
+
+    @property
+    def head(self) -> str:
+        """The line above all others."""
+        names = [f"{_cut(name, self._widths[name]):>{self._widths[name]}}" for name in self._widths]
+        return " ".join([f"{'trial':>6} ", *names, f"{'seconds':>8}"])
+
+    def line(self, trial: SearchTrial) -> str:
+        """Return the line of a trial; that of a best one so far has a star."""
+        star = "*" if self._is_best(trial) else " "
+        cells = [self._cell(name, trial.values.get(name, "")) for name in self._objectives.measured]
+        cells += [self._cell(name, (trial.configuration or {}).get(name, "")) for name in self._names]
+        seconds = "" if trial.seconds is None else f"{trial.seconds:.3g}"
+        ends = {"failed": f"  failed: {_cut(trial.message, _LONGEST_MESSAGE)}", "pruned": "  pruned"}
+        return " ".join([f"{trial.number:>6}{star}", *cells, f"{seconds:>8}"]) + ends.get(trial.state, "")
+
+    def skip(self, trials: Sequence[SearchTrial]) -> None:
+        """Take over the best of trials whose lines are not wanted."""
+        for trial in trials:
+            self._is_best(trial)
+
+    def _is_best(self, trial: SearchTrial) -> bool:
+        if len(self._objectives.names) > 1 or trial.state != "finished":
+            return False
+        name, best = self._objectives.only, self._best
+        if not self._objectives.keeps(trial):
+            return False
+        if best is not None and not self._objectives.better(name, trial.values[name], best.values[name]):
+            return False
+        self._best = trial
+        return True
+
+    def _cell(self, name: str, value: Any) -> str:
+        text = f"{value:.5g}" if isinstance(value, float) else str(value)
+        return f"{_cut(text, self._widths[name]):>{self._widths[name]}}"
+
+
+def trial_table(trials: Sequence[SearchTrial], space: SearchSpace, objectives: Objectives) -> str:
+    """Return the lines of trials below their head."""
+    table = TrialTable(space, objectives)
+    return "\n".join([table.head, *(table.line(each).replace("*", " ", 1) for each in trials)])
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
 
 _SHOWN = 10
 
@@ -200,7 +374,7 @@ class SearchResult:
         MissingDependency
             If Optuna is not installed.
         """
-        from nnpipe.searching.optuna_export import exported
+        from nnpipe.searching.trial_mirror import exported
 
         return exported(self.space, self.objectives, self.trials, storage, name)
 

@@ -11,13 +11,12 @@ from typing import Any
 from nnpipe.core.argument_checks import check_call, check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.memory_trials import MemoryTrials
 from nnpipe.searching.objectives import Objectives
+from nnpipe.searching.optuna_samplers import SearchSampler
 from nnpipe.searching.pruners import SearchPruner, pruner_from_json
-from nnpipe.searching.sampler import SearchSampler
 from nnpipe.searching.samplers import sampler_from_json
 from nnpipe.searching.space import SearchSpace
-from nnpipe.searching.trial_store import TrialStore
+from nnpipe.searching.trial_store import MemoryTrials, TrialStore
 from nnpipe.workflows.pipeline.entries import MOST
 from nnpipe.workflows.search.file import NO_OBJECTIVES, facts_of
 from nnpipe.workflows.search.result import SearchResult
@@ -51,7 +50,7 @@ def search(
     function
         Is called with the value of each parameter by name, and returns a finite number, or one for each objective by
         name.  If it has an argument ``report``, it is given a
-        :class:`~nnpipe.workflows.search.trial_report.TrialReport`: ``report(epoch, value)`` stores an intermediate
+        :class:`~nnpipe.workflows.search.subjects.TrialReport`: ``report(epoch, value)`` stores an intermediate
         value, and ends the trial if the pruner finds it not worth going on.
     space
         The parameters by name, as in the files of ``nnpipe search``: ``{"kind": "int", "low": 1, "high": 5}``, or

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import SearchTrial, TrialResult
-from nnpipe.storage.content import put_files
-from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.searching.trial_store import SearchTrial, TrialResult
+from nnpipe.storage.storage import Storage, open_storage, put_files
 from nnpipe.workflows.search.file import SearchSettings
-from nnpipe.workflows.search.finals_elsewhere import FINALS, Finals, failures, named
 from nnpipe.workflows.search.measured_subject import MeasuredSubject
-from nnpipe.workflows.search.measuring_queue import MeasuringQueue
+from nnpipe.workflows.search.measuring_queue import FINALS, Finals, MeasuringQueue, failures, named
 from nnpipe.workflows.search.search import searched
-from nnpipe.workflows.search.trial_report import TrialReport
+from nnpipe.workflows.search.subjects import TrialReport
 from nnpipe.workflows.search.workers import Evaluate, worker_name
 from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind
 from nnpipe.workflows.workers.worker_process import WorkerTask

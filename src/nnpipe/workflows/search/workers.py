@@ -13,9 +13,9 @@ from typing import Any
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import full_disk
 from nnpipe.searching.engine import SearchEngine
-from nnpipe.searching.trial import LeaseLost, SearchTrial, TrialLease, TrialResult
-from nnpipe.workflows.search.trial_report import TrialPruned, TrialReport
-from nnpipe.workflows.workers.lease_renewal import LeaseRenewal
+from nnpipe.searching.trial_store import LeaseLost, SearchTrial, TrialLease, TrialResult
+from nnpipe.workflows.search.subjects import TrialPruned, TrialReport
+from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 
 log = logging.getLogger("nnpipe")
 

@@ -14,17 +14,16 @@ from nnpipe.core.artifact import Artifact
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import NNPipeError
 from nnpipe.workflows.candidates.measure import Verification, worker_template
-from nnpipe.workflows.devices.device_measuring import DeviceAway
-from nnpipe.workflows.devices.fleet_measuring import FleetMeasuring
+from nnpipe.workflows.devices.device_measuring import DeviceAway, FleetMeasuring
 from nnpipe.workflows.journal import Outcome, said
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import confirmed
-from nnpipe.workflows.sweep.device_result import DeviceResult
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Point
 from nnpipe.workflows.sweep.race import Race
 from nnpipe.workflows.sweep.run import Done, PointMeasurer, measure_once, measured
 from nnpipe.workflows.sweep.select import judge, ranked
+from nnpipe.workflows.sweep.summary import DeviceResult
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 from nnpipe.workflows.workers.machine_turns import MachineTurns
 

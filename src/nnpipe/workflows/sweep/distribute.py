@@ -19,9 +19,8 @@ from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
 from nnpipe.measuring.run import Run
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import SearchTrial, configuration_key
-from nnpipe.storage.content import get_files, put_files
-from nnpipe.storage.storage import open_storage
+from nnpipe.searching.trial_store import SearchTrial, configuration_key
+from nnpipe.storage.storage import get_files, open_storage, put_files
 from nnpipe.workflows.candidates.stages import is_trained, record_training, train_once
 from nnpipe.workflows.journal import Outcome, digest_of
 from nnpipe.workflows.pipeline.file import file_name

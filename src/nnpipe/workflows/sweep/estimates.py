@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 
 from nnpipe.analysis.quality_intervals import drawn_metrics, quality_difference
+from nnpipe.core.dataset import Dataset
+from nnpipe.core.errors import ConfigError
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import QualityMetric
 from nnpipe.core.task import task_named
-from nnpipe.measuring.autocorrelation import mean_interval
-from nnpipe.measuring.board_figures import BOARD_FIGURES, board_figure
-from nnpipe.measuring.call_times import ROUND_TRIP
+from nnpipe.measuring.benchmark import chosen_samples
 from nnpipe.measuring.constraints import Figure
-from nnpipe.measuring.counted_figure import COUNTERS, counted_figure, counter_of
 from nnpipe.measuring.doubt import Doubt
-from nnpipe.measuring.energy_figure import energy_figure
+from nnpipe.measuring.quantile_intervals import mean_interval
 from nnpipe.measuring.quantities import Quantity
 from nnpipe.measuring.run import Run
+from nnpipe.measuring.run_figures import (
+    BOARD_FIGURES,
+    COUNTERS,
+    board_figure,
+    counted_figure,
+    counter_of,
+    energy_figure,
+)
+from nnpipe.measuring.series import ROUND_TRIP
 from nnpipe.measuring.statistics import samples_needed
 from nnpipe.report.inputs.candidate import Candidate
 from nnpipe.report.inputs.quality import Quality, agreement_of, as_figure, comparable, figure_of
+from nnpipe.workflows.sweep.file import Sweep
 
 Floats = npt.NDArray[np.float64]
 
@@ -200,3 +211,39 @@ def _evaluation(run: Run | None) -> Evaluation:
     assert run is not None  # otherwise the figure would be unknown
     assert run.evaluation is not None
     return run.evaluation
+
+
+def test_samples(sweep: Sweep) -> npt.NDArray[np.int64]:
+    """Return the numbers of the test samples that a sweep measures."""
+    return _chosen(sweep.dataset, sweep.points[0].measure.measure_samples)
+
+
+def sample_count(sweep: Sweep) -> int:
+    """Return the number of test samples that a sweep measures."""
+    return len(test_samples(sweep))
+
+
+def on_samples_of(run: Run, other: Run, sweep: Sweep) -> Run | None:
+    """Return the predictions of a run on the samples of another; ``None`` if it was not judged on all of these.
+
+    Its times are left out: they belong to all of its samples.
+    """
+    if run.evaluation is None or other.evaluation is None:
+        return None
+    places = chosen_places(sweep.dataset, len(run.evaluation), len(other.evaluation))
+    return None if places is None else replace(run, evaluation=run.evaluation.take(places), series={})
+
+
+def chosen_places(dataset: Dataset, count: int, fewer: int) -> npt.NDArray[np.int64] | None:
+    """Return the places of ``fewer`` chosen test samples among ``count``; ``None`` if these do not hold all."""
+    mine, theirs = _chosen(dataset, count), _chosen(dataset, fewer)
+    places = np.minimum(np.searchsorted(mine, theirs), len(mine) - 1)
+    return places if np.array_equal(mine[places], theirs) else None
+
+
+@functools.lru_cache(maxsize=16)
+def _chosen(dataset: Dataset, count: int | None) -> npt.NDArray[np.int64]:
+    chosen = chosen_samples(dataset.split("test"), count, dataset.is_stream)
+    if not len(chosen):
+        raise ConfigError("the test split is empty")
+    return np.asarray(chosen)

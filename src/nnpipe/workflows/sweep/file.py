@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nnpipe.core.component import Component
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.errors import ConfigError
+from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.core.task import Task
 from nnpipe.core.training import TrainingOptions
 from nnpipe.experiment.settings import check_keys
-from nnpipe.measuring.constraints import MetricConstraint, metric_of
+from nnpipe.measuring.constraints import MetricConstraint, check_consistent, metric_of
+from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
-from nnpipe.measuring.quantities import Quantity
+from nnpipe.measuring.quantities import Quantity, quantity
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.devices.device import Device
+from nnpipe.workflows.devices.device import USUAL, Device, Fleet, fleet_of, read_devices
+from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.pipeline.entries import (
     component_of,
     count_of,
@@ -31,17 +33,139 @@ from nnpipe.workflows.pipeline.entries import (
 )
 from nnpipe.workflows.pipeline.file import file_name
 from nnpipe.workflows.sweep.budget import SweepBudget
-from nnpipe.workflows.sweep.choice_settings import (
-    accepted_doubts,
-    check_sources,
-    confidence_of,
-    constraints_of,
-    metric_at,
-)
 from nnpipe.workflows.sweep.grid import chains_of, list_of, runtimes_of
 from nnpipe.workflows.sweep.points import Model, Point, combined
-from nnpipe.workflows.sweep.target_settings import TARGET_KEYS, Targets
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
+
+_MOST_NAMES = 5  # in one line
+
+
+def constraints_of(data: Mapping[str, Any]) -> tuple[MetricConstraint, ...]:
+    """Return the constraints of a sweep file.
+
+    Raises
+    ------
+    ConfigError
+        If a constraint cannot be read, or if no candidate could meet all of them.
+    """
+    found = []
+    for i, text in enumerate(list_of(data, "constraints", [])):
+        try:
+            found.append(MetricConstraint.parse(text_of(text, f"constraints.{i}")))
+        except ConfigError as error:
+            place = "" if str(error).startswith("constraints") else f"constraints.{i}: "
+            raise ConfigError(f"{place}{error}") from None
+    try:
+        check_consistent(found)
+    except ConfigError as error:
+        raise ConfigError(f"constraints: {error}") from None
+    return tuple(found)
+
+
+def metric_at(name: Any, where: str) -> Quantity:
+    """Return the metric of a name; ``where`` is the setting that the error names."""
+    try:
+        return metric_of(text_of(name, where))
+    except ConfigError as error:
+        raise ConfigError(str(error) if str(error).startswith(where) else f"{where}: {error}") from None
+
+
+def check_sources(metrics: Collection[str], lacking: Collection[str]) -> None:
+    """Raise :class:`ConfigError` if a metric needs a model to be measured as trained, and it is not.
+
+    Parameters
+    ----------
+    metrics
+        Names of all metrics that candidates are judged by.
+    lacking
+        Titles of the models that are not measured as trained.
+    """
+    # These compare a candidate with the model as trained.
+    wanted = sorted(name for name in set(metrics) if name == "agreement" or quantity(name).compared)
+    if wanted and lacking:
+        first = sorted(lacking)[:_MOST_NAMES]
+        more = f" and {len(lacking) - len(first):,} more" if len(lacking) > len(first) else ""
+        raise ConfigError(
+            f"{', '.join(wanted)}: cannot be told for {', '.join(first)}{more}, which is not measured as trained; "
+            "set as_trained: true and have its framework installed, or leave the metric out"
+        )
+
+
+def accepted_doubts(kinds: Sequence[Any]) -> tuple[str, ...]:
+    """Return the kinds of doubt in spite of which a candidate may be chosen.
+
+    Raises
+    ------
+    ConfigError
+        If a kind is unknown, or keeps no candidate from being chosen.
+    """
+    for place, kind in enumerate(kinds):
+        if kind not in BARRING:
+            raise ConfigError(
+                f"accept_doubts.{place}: {kind!r} keeps no candidate from being chosen; these do: {', '.join(BARRING)}"
+            )
+    return tuple(kinds)
+
+
+def confidence_of(given: Any) -> float:
+    """Return the confidence level of intervals, from 0.5 to below 1; raise :class:`ConfigError` for anything else."""
+    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0.5 <= given < 1:
+        raise ConfigError(f"confidence: expected a number from 0.5 to below 1, found {given!r}")
+    return float(given)
+
+
+TARGET_KEYS = ("devices", "targets", "target_patience")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """The devices of a sweep.
+
+    Parameters
+    ----------
+    devices
+        The devices; without any, everything is measured on this machine.
+    currency, leases
+        As in :class:`~nnpipe.workflows.devices.device.Fleet`.
+    patience
+        How long a device that has gone away is waited for, in seconds.
+    """
+
+    devices: tuple[Device, ...] = ()
+    currency: str = ""
+    leases: str = ""
+    patience: float = PATIENCE
+
+    @classmethod
+    def from_settings(cls, data: Mapping[str, Any]) -> Targets:
+        """Return the devices that a sweep file names as ``targets``.
+
+        Raises
+        ------
+        NNPipeError
+            If a setting is wrong; the message names its place.
+        """
+        patience = data.get("target_patience", PATIENCE)
+        if isinstance(patience, bool) or not isinstance(patience, (int, float)) or not 0 <= patience <= 86_400:
+            raise ConfigError(f"target_patience: expected seconds from 0 to 86,400, found {patience!r}")
+        if data.get("targets") is None:
+            if data.get("devices") is not None:
+                raise ConfigError("devices: say under targets which of them to measure on, such as targets: [all]")
+            return cls(patience=float(patience))
+        words = [text_of(word, f"targets.{place}") for place, word in enumerate(list_of(data, "targets"))]
+        fleet = _fleet(data.get("devices", str(USUAL)))
+        return cls(fleet.chosen(words), fleet.currency, fleet.leases, float(patience))
+
+
+def _fleet(given: Any) -> Fleet:
+    if isinstance(given, str):
+        return read_devices(Path(given))
+    try:
+        return fleet_of({"devices": given} if isinstance(given, list) else given)
+    except NNPipeError as error:
+        text = str(error)
+        raise type(error)(text if text.startswith("devices") else f"devices.{text}") from None
+
 
 C = TypeVar("C", bound=Component)
 

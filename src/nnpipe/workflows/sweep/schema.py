@@ -12,11 +12,11 @@ from nnpipe.measuring.constraints import known_metrics
 from nnpipe.measuring.doubt import BARRING
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.workflows.candidates.model_process import LimitOptions
-from nnpipe.workflows.devices.device_file import USUAL
+from nnpipe.workflows.devices.device import USUAL
 from nnpipe.workflows.devices.device_measuring import PATIENCE
 from nnpipe.workflows.devices.schema import fleet_schema
 from nnpipe.workflows.pipeline.entries import MOST
-from nnpipe.workflows.pipeline.schema_parts import DIALECT, Schema, arguments_schema, choice, object_schema
+from nnpipe.workflows.pipeline.schema import DIALECT, Schema, arguments_schema, choice, object_schema
 from nnpipe.workflows.sweep.file import CONFIRMATIONS
 from nnpipe.workflows.verification.compare_outputs import VerifyOptions
 

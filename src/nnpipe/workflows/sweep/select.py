@@ -15,7 +15,7 @@ from nnpipe.measuring.doubt import BARRING, Doubt
 from nnpipe.measuring.pareto_front import front_shares, on_front
 from nnpipe.measuring.racing import error_level
 from nnpipe.measuring.run import Run
-from nnpipe.report.inputs.comparability import unlike_work
+from nnpipe.report.inputs.candidate import unlike_work
 from nnpipe.report.inputs.quality import Quality
 from nnpipe.report.quantity_text import ranged, written
 from nnpipe.workflows.sweep.estimates import Figures, drawn

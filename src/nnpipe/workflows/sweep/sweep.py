@@ -23,18 +23,15 @@ from nnpipe.workflows.pipeline.entries import made_from
 from nnpipe.workflows.reporting import write_document
 from nnpipe.workflows.sweep.across_devices import DeviceSweep
 from nnpipe.workflows.sweep.budget import Spent
-from nnpipe.workflows.sweep.certificate import certificate
 from nnpipe.workflows.sweep.confirm import Confirmed, confirmed
-from nnpipe.workflows.sweep.device_result import cheapest
 from nnpipe.workflows.sweep.distribute import SweepWorkers
+from nnpipe.workflows.sweep.estimates import test_samples
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.race import Race
-from nnpipe.workflows.sweep.run import Done, PointMeasurer
-from nnpipe.workflows.sweep.samples import test_samples
+from nnpipe.workflows.sweep.run import Done, PointMeasurer, not_measured, sweep_through
 from nnpipe.workflows.sweep.select import Judged, judge, level_with, ranked
-from nnpipe.workflows.sweep.summary import summary
+from nnpipe.workflows.sweep.summary import certificate, cheapest, summary
 from nnpipe.workflows.sweep.sweep_result import SweepResult, certificate_path
-from nnpipe.workflows.sweep.sweep_through import not_measured, sweep_through
 from nnpipe.workflows.workers.worker_options import WorkerOptions
 
 log = logging.getLogger("nnpipe")

@@ -8,18 +8,17 @@ from pathlib import Path
 
 from nnpipe.core.foreign_text import show_text
 from nnpipe.report.inputs.sweep_file import Found
-from nnpipe.report.sections.sweep_devices import cost_sentence, device_table, model_table
+from nnpipe.report.sections.sweep import cost_sentence, device_table, model_table
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.devices.device import Device
 from nnpipe.workflows.reporting import place_of
 from nnpipe.workflows.sweep.budget import Spent
 from nnpipe.workflows.sweep.confirm import Confirmed
-from nnpipe.workflows.sweep.device_result import DeviceResult, cheapest
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.race import ENDED
 from nnpipe.workflows.sweep.run import Done
 from nnpipe.workflows.sweep.select import Judged, level_with, ranked, why_none
-from nnpipe.workflows.sweep.summary import summary, table, told_again
+from nnpipe.workflows.sweep.summary import DeviceResult, cheapest, summary, table, told_again
 
 
 @dataclass(frozen=True, eq=False)

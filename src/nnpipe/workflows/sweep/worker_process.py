@@ -14,17 +14,15 @@ from nnpipe.core.artifact import Artifact, sidecar_of
 from nnpipe.core.closing import Closing
 from nnpipe.core.errors import ConfigError, NNPipeError
 from nnpipe.searching.database_trials import DatabaseTrials
-from nnpipe.searching.trial import LeaseLost, TrialLease
-from nnpipe.storage.content import get_files, put_files
-from nnpipe.storage.storage import Storage, open_storage
+from nnpipe.searching.trial_store import LeaseLost, TrialLease
+from nnpipe.storage.storage import Storage, get_files, open_storage, put_files
 from nnpipe.workflows.candidates.stages import prepared, train_once
 from nnpipe.workflows.journal import said
 from nnpipe.workflows.search.workers import worker_name
 from nnpipe.workflows.sweep.file import Sweep
 from nnpipe.workflows.sweep.points import Model
 from nnpipe.workflows.sweep.run import PointMeasurer
-from nnpipe.workflows.workers.lease_renewal import renewed
-from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind
+from nnpipe.workflows.workers.machine_turns import MachineTurns, is_of_kind, renewed
 from nnpipe.workflows.workers.worker_process import WorkerTask
 
 RESULT, ARTIFACT, DESCRIPTION = "result.json", "artifact", "description.json"
@@ -180,7 +178,7 @@ class _PointWorker(Closing):
 
 def weight_files(path: Path) -> dict[str, Path]:
     """Return the file of a model's weights, its description and the files with weights beside it, by name."""
-    from nnpipe.workflows.pipeline.resume import weight_paths
+    from nnpipe.workflows.pipeline.run import weight_paths
 
     return {each.name: each for each in weight_paths(path)}
 

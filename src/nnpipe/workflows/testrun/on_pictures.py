@@ -11,15 +11,14 @@ from nnpipe.core.argument_checks import check_range
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.files import check_writable, replacing_folder
 from nnpipe.core.runtime import Runtime
-from nnpipe.report.task_pictures import pictures_of
+from nnpipe.report.task_section import pictures_of
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.isolation.subprocess_worker import Worker
 from nnpipe.workflows.testrun import prompt_run
-from nnpipe.workflows.testrun.page import check_free, write_folder
 from nnpipe.workflows.testrun.picture_run import TASK
 from nnpipe.workflows.testrun.prompt_run import answers_prompts
 from nnpipe.workflows.testrun.run import Tried, candidate_of
-from nnpipe.workflows.testrun.testrun import TestrunResult, facts_of
+from nnpipe.workflows.testrun.testrun import TestrunResult, check_free, facts_of, write_folder
 from nnpipe.workflows.user_inputs.inputs import opened_by, working_folder
 
 _LARGEST = 1 << 20  # letters of a list of classes

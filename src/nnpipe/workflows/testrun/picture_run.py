@@ -18,7 +18,7 @@ from nnpipe.core.task import all_tasks
 from nnpipe.core.tensors import Batch
 from nnpipe.plugins.plugin import OUTPUT
 from nnpipe.report.formatting import clean, shortened
-from nnpipe.report.task_pictures import TaskPictures, draws, pictures_of
+from nnpipe.report.task_section import TaskPictures, draws, pictures_of
 from nnpipe.workflows.testrun.picture_sources import pictures_in
 from nnpipe.workflows.testrun.predictor import Predictor
 from nnpipe.workflows.testrun.run import Tried, opened

@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.core.batch_conversion import adapt_inputs, adapt_outputs
 from nnpipe.core.errors import NNPipeError, SpecMismatch
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.output_decoder import with_inputs
-from nnpipe.core.quantization import quantize_linear
+from nnpipe.core.quantization import adapt_inputs, adapt_outputs, quantize_linear
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, batch_size
 from nnpipe.measuring.sample_route import fixed_size

@@ -13,7 +13,7 @@ from nnpipe.core.files import write_text
 from nnpipe.core.foreign_text import csv_text
 from nnpipe.core.generation import NONE, PROMPT, REQUEST_NS, TOKENS
 from nnpipe.core.model import ModelWrapper
-from nnpipe.datasets.prompts import PromptsDataset
+from nnpipe.datasets.texts import PromptsDataset
 from nnpipe.plugins.plugin import OUTPUT
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.progress import bar

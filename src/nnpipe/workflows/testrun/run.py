@@ -14,8 +14,7 @@ from nnpipe.core.leases import temporary_folder
 from nnpipe.core.model import ModelWrapper
 from nnpipe.core.runtime import Runtime
 from nnpipe.modelwrappers.files.file_formats import format_of
-from nnpipe.plugins.plugin import OUTPUT, Plugin, load_plugin
-from nnpipe.plugins.signatures import PROCESS_MODEL_OUTPUT
+from nnpipe.plugins.plugin import OUTPUT, PROCESS_MODEL_OUTPUT, Plugin, load_plugin
 from nnpipe.plugins.steps import PluginStep, steps_of
 from nnpipe.workflows.candidates.deployment import Deployment
 from nnpipe.workflows.candidates.model_files import runtime_for

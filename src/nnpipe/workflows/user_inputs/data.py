@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ConfigError
-from nnpipe.core.naming import list_names
+from nnpipe.core.messages import list_names
 from nnpipe.core.progress import Progress, silent
 from nnpipe.tasks.classification.labels import class_labels
 

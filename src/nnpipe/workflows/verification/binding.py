@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nnpipe.core.errors import ConfigError
+from nnpipe.core.graph import Graph, Operation
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, show_shape
 
 
@@ -113,3 +114,29 @@ def _fits(given: tuple[int | None, ...], taken: tuple[int | None, ...]) -> bool:
 
 def _list(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names)) or "none"
+
+
+def varying(graph: Graph) -> set[str]:
+    """Return the tensors that depend on the inputs, not only on weights."""
+    found = set(graph.inputs)
+    for operation in in_order(graph):
+        if not found.isdisjoint(operation.inputs):
+            found.update(operation.outputs)
+    return found
+
+
+def in_order(graph: Graph) -> list[Operation]:
+    """Return operations sorted so that each follows those whose results it takes; not every file is sorted."""
+    makers = {tensor: operation for operation in graph.operations for tensor in operation.outputs}
+    found: dict[str, Operation] = {}
+    waiting = list(reversed(graph.operations))
+    while waiting:
+        operation = waiting[-1]
+        before = [makers[name] for name in operation.inputs if name in makers and makers[name].name not in found]
+        if operation.name in found or not before:
+            found.setdefault(operation.name, waiting.pop())
+        elif len(waiting) > 2 * len(graph.operations) + len(makers):  # a cycle, which no file should have
+            return list(graph.operations)
+        else:
+            waiting += before
+    return list(found.values())

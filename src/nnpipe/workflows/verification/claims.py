@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from nnpipe.core.artifact import Artifact, sidecar_of
-from nnpipe.core.claims import Claim, checked
+from nnpipe.core.artifact import Artifact, Claim, checked, sidecar_of
 from nnpipe.core.compiler import ModelCompiler
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.files import sha256_of

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from nnpipe.analysis.adopted_weights import adopted_weights, counterparts
-from nnpipe.analysis.weight_changes import Weighing
+from nnpipe.analysis.weight_changes import Weighing, adopted_weights, counterparts
 from nnpipe.analysis.weight_comparison import weigh
 from nnpipe.analysis.weights import Weights
-from nnpipe.core.claims import Claim, changes_of
+from nnpipe.core.artifact import Claim, changes_of
 from nnpipe.core.errors import NNPipeError
 from nnpipe.core.graph import Graph
 from nnpipe.core.live_model import LiveModel
@@ -17,9 +16,7 @@ from nnpipe.core.tensors import Batch
 from nnpipe.workflows.verification.binding import Binding
 from nnpipe.workflows.verification.first_difference import Divergence, divergence, paired_values
 from nnpipe.workflows.verification.model_weights import source_types, weights_of
-from nnpipe.workflows.verification.undoing import Undoing
-from nnpipe.workflows.verification.weight_suspects import led_by_weights
-from nnpipe.workflows.verification.weights_in_use import ignore_unused_differences, numbers_to_adopt
+from nnpipe.workflows.verification.undoing import Undoing, ignore_unused_differences, led_by_weights, numbers_to_adopt
 
 
 def compare_inside(

@@ -18,14 +18,13 @@ import numpy as np
 
 from nnpipe.analysis.agreement import AgreementAccumulator, Tolerances, compare
 from nnpipe.core.arguments import argument
-from nnpipe.core.batch_conversion import adapt
+from nnpipe.core.artifact import Claim, checked
 from nnpipe.core.bounded_json import parse_json
-from nnpipe.core.claims import Claim, checked
 from nnpipe.core.dataset import Dataset
 from nnpipe.core.errors import ArtifactError, NotSupported, SpecMismatch
 from nnpipe.core.files import replacing
 from nnpipe.core.model import ModelWrapper
-from nnpipe.core.quantization import dequantize_linear
+from nnpipe.core.quantization import adapt, dequantize_linear
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec, TensorSpec
 from nnpipe.workflows.verification.binding import AS_THEY_ARE, Binding

@@ -18,10 +18,15 @@ from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
 from nnpipe.report.formatting import clean
 from nnpipe.workflows.comparison.result import ComparisonResult
-from nnpipe.workflows.verification.constraint_gate import kept
-from nnpipe.workflows.verification.gate_criterion import Criterion, GatedCandidate
-from nnpipe.workflows.verification.quality_gate import quality_loss
-from nnpipe.workflows.verification.regression_gate import candidate_of, entry, slowdown
+from nnpipe.workflows.verification.gate_criterion import (
+    Criterion,
+    GatedCandidate,
+    candidate_of,
+    entry,
+    kept,
+    quality_loss,
+    slowdown,
+)
 
 Undecided = Literal["pass", "fail"]
 

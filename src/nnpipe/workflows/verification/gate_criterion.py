@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
-from nnpipe.measuring.comparison import Comparison
+import numpy as np
+
+from nnpipe.analysis.quality_intervals import quality_difference
+from nnpipe.core.errors import ArtifactError, ConfigError
+from nnpipe.core.messages import nearest
+from nnpipe.measuring.comparison import Comparison, quantiles, read_result
+from nnpipe.measuring.constraints import Figure, MetricConstraint
+from nnpipe.measuring.paired_comparison import Centre, Medians, centre, start_ratios
+from nnpipe.measuring.quality_doubts import prepared_unknown
+from nnpipe.measuring.quantile_intervals import quantile_interval
+from nnpipe.measuring.quantities import in_sentence
 from nnpipe.measuring.run import Run
-from nnpipe.measuring.signed_rank import Centre
+from nnpipe.measuring.statistics import samples_needed
+from nnpipe.report.inputs.quality import Quality, comparable
+from nnpipe.report.quantity_text import interval, written
+from nnpipe.workflows.sweep.estimates import Figures
 
 Status = Literal["pass", "fail", "undecided"]
 Unit = Literal["%", "points", ""]
@@ -117,3 +131,233 @@ def decided(name: str, limit: float, found: Centre, basis: str, counted: str, un
     needed = found.number * (found.reach / distance) ** 2 if distance else math.inf
     more = f"about {max(1, math.ceil(needed) - found.number):,} more {counted}" if needed < _MOST else ""
     return Criterion(name, limit, "undecided", value, interval, basis, more, unit)
+
+
+def kept(baseline: GatedCandidate, new: GatedCandidate, constraint: MetricConstraint, confidence: float) -> Criterion:
+    """Return the criterion of a constraint on the new result; losses are against the baseline."""
+    metric = constraint.metric
+    figure = Figures(new.run, baseline.run).of(metric, confidence)
+    of_both = metric.compared or metric.name == "agreement"
+    if of_both and figure.value is not None and baseline.is_same_result(new):
+        figure = Figure.exactly(figure.value)
+    judged = [each.run.evaluation for each in ((new, baseline) if of_both else (new,)) if of_both or metric.metric]
+    words = next((found for each in judged if each is not None and (found := each.not_finite_words())), "")
+    if words or figure.value is None:
+        reason = words or figure.reason
+        found = f"{metric.name} cannot be told, {constraint.text} is wanted"
+        return Criterion(
+            metric.name, constraint.bound, "undecided", None, None, reason, found=found, blocks=bool(words)
+        )
+    holds = constraint.judge(figure)
+    basis = "exact" if figure.low == figure.high else interval(metric, figure) or "no interval"
+    found = f"{metric.name} is {written(metric, figure.value)}, {constraint.text} is wanted"
+    ends = (figure.low, figure.high) if math.isfinite(figure.high - figure.low) else None
+    if holds is None:
+        return Criterion(
+            metric.name, constraint.bound, "undecided", figure.value, ends, basis, "more samples", found=found
+        )
+    status: Status = "pass" if holds else "fail"
+    return Criterion(metric.name, constraint.bound, status, figure.value, ends, basis, found=found)
+
+
+def quality_loss(
+    baseline: GatedCandidate,
+    new: GatedCandidate,
+    limit: float,
+    confidence: float,
+    judge_unknown: bool = False,
+    metric: str = "",
+) -> Criterion:
+    """Return the criterion of the loss of quality, on the same samples.
+
+    ``metric`` is a metric of the task; by default, the one by which candidates are ranked.
+    If the preprocessing is not known, a metric says nothing about the model.  Then
+    the criterion is undecided, unless ``judge_unknown``.
+
+    Raises
+    ------
+    ConfigError
+        If a result has no judged predictions, or their task has no such metric.
+    """
+    one, two = (_judged(each, metric) for each in (baseline, new))
+    computed = one.task.metric(metric) if metric else one.metric
+    name = f"{in_sentence(computed.title)} loss"
+    unit: Unit = "points" if computed.kind == "share" else ""
+    unknown = [each.name for each in (baseline, new) if prepared_unknown(each.run)]
+    if unknown and not judge_unknown:
+        basis = (
+            f"preprocessing not known of {' and '.join(dict.fromkeys(unknown))}: say it when measuring (--scale, "
+            "--mean, --deviation), or judge all the same with --judge-unknown"
+        )
+        return Criterion(name, limit, "undecided", None, None, basis, unit=unit)
+    if not comparable(one, two):
+        return Criterion(name, limit, "undecided", None, None, "not judged on the same samples", unit=unit)
+    for each, judged in ((new, two), (baseline, one)):
+        if words := judged.evaluation.not_finite_words():
+            return Criterion(name, limit, "undecided", None, None, f"{each.name}: {words}", unit=unit, blocks=True)
+    if baseline.is_same_result(new):
+        return same_result(name, limit, unit)
+    gap = quality_difference(computed, one.evaluation, two.evaluation, confidence)
+    sign = 1 if computed.less_is_better else -1
+    low, high = sorted((sign * gap.low, sign * gap.high))
+    ends = (low, high) if math.isfinite(high - low) else None
+    found = Centre(sign * gap.value, ends, gap.samples, 1)
+    basis = f"{gap.samples:,} samples"
+    if gap.gained >= 0:
+        basis = f"{gap.lost:,} lost and {gap.gained:,} won of {basis}"
+    return decided(name, limit, found, basis, "samples", unit)
+
+
+def _judged(each: GatedCandidate, metric: str) -> Quality:
+    try:
+        found = Quality.of(each.run)
+    except ArtifactError as error:
+        raise ArtifactError(f"{each.name}: {error}") from None
+    if found is None:
+        raise ConfigError(f"{each.name}: it holds no judged predictions, so there is no quality to compare")
+    try:
+        found.task.metric(metric or found.metric.name)
+    except KeyError:
+        known = [metric.name for metric in found.task.metrics]
+        hint = nearest(metric, known) or f"; there are: {', '.join(known)}"
+        raise ConfigError(f"{each.name}: the task {found.task.name!r} has no metric {metric!r}{hint}") from None
+    return found
+
+
+# Conditions that must be equal for times to be compared: their place in a result, and their name.
+_CONDITIONS = {
+    ("host", "cpu", "model"): "CPU",
+    ("host", "cpu", "affinity"): "CPU cores allowed",
+    ("host", "cpu", "governor"): "CPU governor",
+    ("host", "system", "machine"): "architecture",
+    ("host", "environment"): "environment variables",
+    ("host", "limits"): "limits of the container",
+    ("components", "dataset"): "dataset",
+    ("components", "protocol"): "way to the target",
+    ("timing", "batch_size"): "batch size",
+}
+
+
+def entry(reference: str) -> GatedCandidate:
+    """Return the candidate of ``FILE``, or of ``FILE#TITLE`` if the file holds several.
+
+    Raises
+    ------
+    NNPipeError
+        If the file or the candidate does not exist.
+    """
+    path, title = reference, ""
+    if not Path(reference).exists() and "#" in reference:
+        path, _, title = reference.partition("#")
+    found = read_result(path)
+    if isinstance(found, Run):
+        if title and title != found.title:
+            raise ConfigError(f"{path}: the run there is called {found.title!r}, not {title!r}")
+        return GatedCandidate(reference, found)
+    if not title:
+        titles = ", ".join(f"{path}#{run.title}" for run in found.whole)
+        raise ConfigError(f"{path} holds several candidates: name one, {titles}")
+    try:
+        return GatedCandidate(reference, candidate_of(found, title), found)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def candidate_of(comparison: Comparison, title: str) -> Run:
+    """Return the measurement of a candidate.
+
+    Raises
+    ------
+    ConfigError
+        If there is no candidate of this title, or it failed.
+    """
+    run = comparison.run_of(title)
+    if title in comparison.failures:
+        raise ConfigError(f"{title} failed: {comparison.failures[title]}")
+    return run
+
+
+def slowdown(baseline: GatedCandidate, new: GatedCandidate, limit: float, confidence: float) -> Criterion:
+    """Return the criterion of the relative increase of the median time."""
+    name = "slowdown"
+    if baseline.is_same_result(new):
+        return same_result(name, limit)
+    same = baseline.whole is not None and new.whole is not None and _same_comparison(baseline.whole, new.whole)
+    if not same and (unlike := different_conditions(baseline.run, new.run)):
+        return Criterion(name, limit, "undecided", None, None, f"not measured alike: {', '.join(unlike)} differ")
+    turns = [_turns(each) for each in (baseline, new)]
+    if same and baseline.whole is not None:
+        # Intermediate looks at these measurements widen the intervals.
+        whole = baseline.whole
+        level = max(confidence, whole.plan.level(len({*whole.failures, *(run.title for run in whole.runs)})))
+        logs = start_ratios(turns[0], turns[1])
+        if not len(logs):
+            return Criterion(name, limit, "undecided", None, None, "the two never ran together")
+        found = centre(logs, level)
+        return decided(name, limit, found, f"paired in {found.number} starts", "starts")
+    if all(turns):
+        centres = [_of_starts(each, rounds, confidence) for each, rounds in zip((baseline, new), turns, strict=True)]
+        found = _difference(centres[0], centres[1])
+        basis = f"{centres[0].number} and {centres[1].number} starts at different times"
+        return decided(name, limit, found, basis, "starts of each")
+    alone = [_alone(each, confidence) for each in (baseline, new)]
+    found = _difference(alone[0], alone[1])
+    basis = (
+        f"{alone[0].number:,} and {alone[1].number:,} calls, one start each: that starts differ, often by 1 %, is "
+        "not in the interval; nnpipe compare has it in"
+    )
+    return decided(name, limit, found, basis, "calls of each")
+
+
+def different_conditions(one: Run, two: Run) -> list[str]:
+    """Return the names of conditions that differ between two runs but should not."""
+    return [name for path, name in _CONDITIONS.items() if _at(one, path) != _at(two, path)]
+
+
+def _difference(first: Centre, second: Centre) -> Centre:
+    """Return the difference of two independent values (MOVER: Zou and Donner, Stat. Med. 27, 2008, 1693-1702)."""
+    value = second.value - first.value
+    number, needed = min(first.number, second.number), max(first.needed, second.needed)
+    if first.interval is None or second.interval is None:
+        return Centre(value, None, number, needed)
+    below = math.hypot(second.value - second.interval[0], first.interval[1] - first.value)
+    above = math.hypot(second.interval[1] - second.value, first.value - first.interval[0])
+    return Centre(value, (value - below, value + above), number, needed)
+
+
+def _alone(each: GatedCandidate, confidence: float) -> Centre:
+    """Return the logarithm of the median time of a run's calls."""
+    inference = each.run.series.get("inference")
+    if inference is None or not len(inference):
+        raise ConfigError(f"{each.name}: nothing was timed in it")
+    latencies = np.asarray(inference["latency_ns"], np.float64)
+    median = float(np.median(latencies))
+    interval = quantile_interval(latencies, 0.5, confidence)
+    if not median > 0 or (interval is not None and not interval[0] > 0):
+        raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
+    ends = None if interval is None else (math.log(interval[0]), math.log(interval[1]))
+    needed = samples_needed(0.5, confidence)
+    return Centre(math.log(median), ends, len(latencies), max(needed, 0 if ends else 2 * len(latencies)))
+
+
+def _of_starts(each: GatedCandidate, turns: Medians, confidence: float) -> Centre:
+    """Return the logarithm of the time of a start, from the median of its blocks."""
+    medians = [float(np.median([*rounds.values()])) for rounds in turns.values()]
+    if min(medians) <= 0:
+        raise ConfigError(f"{each.name}: its calls took no time that the clock could see")
+    return centre(np.log(medians), confidence)
+
+
+def _turns(each: GatedCandidate) -> Medians:
+    return {} if each.whole is None else quantiles(each.run, 0.5)
+
+
+def _same_comparison(one: Comparison, two: Comparison) -> bool:
+    return (one.created, one.command, one.title, one.seconds) == (two.created, two.command, two.title, two.seconds)
+
+
+def _at(run: Run, path: tuple[str, ...]) -> Any:
+    found: Any = getattr(run, path[0])
+    for key in path[1:]:
+        found = found.get(key) if isinstance(found, dict) else None
+    return found

@@ -14,8 +14,8 @@ from nnpipe.core.graph import Graph, Operation, Selector
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.primitives import PlainPrimitive
 from nnpipe.core.quantization import dequantize_linear
+from nnpipe.workflows.verification.binding import in_order, varying
 from nnpipe.workflows.verification.compare_outputs import real
-from nnpipe.workflows.verification.graph_order import in_order, varying
 
 _NEAR = 3  # the greatest number of operations between one on integers and the one that applies the scale
 _PASSING = ("dropout", "identity", "cast", "contiguous")

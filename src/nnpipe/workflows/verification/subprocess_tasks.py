@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nnpipe.analysis.agreement import Tolerances
-from nnpipe.core.claims import Claim, checked
+from nnpipe.core.artifact import Claim, checked
 from nnpipe.core.errors import NotSupported
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.registry import component_from

@@ -24,9 +24,8 @@ from nnpipe.jobs.jobs import cancel, refresh, resume, submit
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import EndedWhileStarting, JobError
 from nnpipe.jobs.place_address import place_at
-from nnpipe.searching.trial import LeaseLost, TrialLease
-from nnpipe.searching.trial_store import TrialStore
-from nnpipe.workflows.workers.worker_place import WorkerPlace
+from nnpipe.searching.trial_store import LeaseLost, TrialLease, TrialStore
+from nnpipe.workflows.workers.worker_options import WorkerPlace
 from nnpipe.workflows.workers.worker_process import USER_ERROR
 
 log = logging.getLogger("nnpipe")

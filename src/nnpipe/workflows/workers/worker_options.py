@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +10,81 @@ from pathlib import Path
 from nnpipe.core.errors import ConfigError
 from nnpipe.core.secret import Variables
 from nnpipe.experiment.database.database import RunDatabase
+from nnpipe.jobs.local import HERE
+from nnpipe.jobs.place_address import place_at
 from nnpipe.workflows.workers.machine_turns import is_of_kind
-from nnpipe.workflows.workers.worker_place import WorkerPlace
+
+MOST_WORKERS = 256
+
+
+@dataclass(frozen=True)
+class WorkerPlace:
+    """A place with its number of workers.
+
+    Parameters
+    ----------
+    address
+        The place, as in :func:`~nnpipe.jobs.place_address.place_at`.
+    count
+        How many workers it has.
+    """
+
+    address: str
+    count: int
+
+    @property
+    def here(self) -> bool:
+        """Whether it is this machine."""
+        return self.address == HERE
+
+    def names(self) -> list[str]:
+        """Return a name for each worker; it is the same whenever the place is used."""
+        where = platform.node() if self.here else self.address
+        return [f"{where} {number}" for number in range(1, self.count + 1)]
+
+    @classmethod
+    def parse(cls, text: str, count: int = 1) -> WorkerPlace:
+        """Return the place of ``here``, ``ssh:HOST``, ``ssh://USER@HOST:PORT`` or ``ray://HOST:PORT``.
+
+        With ``=N`` at the end it has so many workers, otherwise ``count``.
+
+        Raises
+        ------
+        ConfigError
+            If it is something else.
+        """
+        where, sign, number = text.strip().rpartition("=")
+        if not sign:
+            where = text.strip()
+        elif not number.isdigit() or not 1 <= int(number) <= MOST_WORKERS:
+            raise ConfigError(f"{text}: expected a number of workers from 1 to {MOST_WORKERS} after =")
+        else:
+            count = int(number)
+        return cls(place_at(where).address, count)  # raises an error unless there may be such a place
+
+
+def places_of(texts: Sequence[str], workers: int) -> tuple[WorkerPlace, ...]:
+    """Return the places of a command line; without any, this machine.
+
+    Parameters
+    ----------
+    texts
+        The places as they were given.
+    workers
+        The number of workers of each that has none of its own.
+
+    Raises
+    ------
+    ConfigError
+        If a place cannot be read, or stands there twice.
+    """
+    found = [WorkerPlace.parse(text, workers) for text in texts or [HERE]]
+    seen: set[str] = set()
+    for place in found:
+        if place.address in seen:
+            raise ConfigError(f"{place.address} stands there twice; write {place.address}=2 for two workers")
+        seen.add(place.address)
+    return tuple(found)
 
 
 @dataclass(frozen=True)

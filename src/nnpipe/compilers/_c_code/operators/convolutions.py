@@ -1,4 +1,4 @@
-"""Convolutions and dense layers."""
+"""Convolutions, dense layers, pooling, and products of matrices."""
 
 from __future__ import annotations
 
@@ -7,24 +7,33 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import float_range, scales_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import (
+from nnpipe.compilers._c_code.fixed_point import (
+    LIMITS,
+    float_range,
+    multiplier_of,
+    quantised_range,
+    scale_of,
+    scales_of,
+    zero_of,
+)
+from nnpipe.compilers._c_code.operators.data_movement import contiguous
+from nnpipe.compilers._c_code.operators.quantised_layer import (
     CLAMP,
     CLAMP_Q,
     INSIDE,
+    RAISED,
     RESCALE,
     RESCALE64,
     RESCALE_ONCE,
     WINDOW,
     ZEROS,
-)
-from nnpipe.compilers._c_code.operators.int8_layers import (
+    bias_of,
     conv_2d_int8,
     depthwise_conv_2d_int8,
     fully_connected_int8,
+    quantised_layer,
 )
-from nnpipe.compilers._c_code.operators.quantised_layer import bias_of, quantised_layer
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, struct, text_of
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
 
 
 def window(
@@ -167,3 +176,156 @@ def layer_words(op: OperatorView, rescale: str = "nn_rescale") -> tuple[tuple[st
         ("WEIGHT", C_TYPES[op.input(1).spec.dtype]), ("BIAS", C_TYPES[bias]),
         ("SUM", "int64_t" if wide else "int32_t"), ("RESCALE", "nn_rescale64" if wide else rescale),
     )  # fmt: skip
+
+
+def transpose_conv(op: OperatorView) -> CStep:
+    """Return the step of TRANSPOSE_CONV; its output has the shape that the file states for it."""
+    layer_op = op.reordered(2, 1, 3)
+    data, weights, out = layer_op.input(0), layer_op.input(1), op.output()
+    op.expect(len(weights.shape) == len(data.shape) == len(out.shape) == 4, "a tensor has not four axes")
+    op.expect(min(*data.shape, *weights.shape, *out.shape) > 0, "a tensor is empty")
+    channels, rows, columns, depth = weights.shape
+    shape = op.input(0).content
+    op.expect(shape is None or op.integers(0) == list(out.shape), "its output has another shape than it says")
+    op.expect((out.shape[0], out.shape[3], depth) == (data.shape[0], channels, data.shape[3]), "its shapes differ")
+    strides = [op.operator.option(n, "<i", 1) for n in (2, 1)]
+    op.expect(min(strides) > 0 and max(*strides, rows, columns) < 1 << 15, "a filter or stride is too large or small")
+    padding, activation = op.operator.option(0, "<b"), op.operator.option(3, "<b")
+    op.expect(padding in (0, 1), "its padding is neither SAME nor VALID")
+    pads = []
+    for length, size, stride in zip(out.shape[1:3], (rows, columns), strides, strict=True):
+        reached = -(-length // stride) if padding == 0 else (length + stride - size) // stride
+        pads.append(max(0, (reached - 1) * stride + size - length) // 2)
+    place = struct("nn_window", "w", [*data.shape, *out.shape[1:], rows, columns, depth, *strides, 1, 1, *pads])
+    if data.spec.dtype == "float32":
+        low, high = map(text_of, float_range(activation))
+        return CStep(
+            f"nn_transpose_conv_f32({{in2}}, {{weights}}, {bias_place(layer_op)}, {{out0}}, &w, {low}, {high});",
+            (CLAMP, WINDOW, CKernel("transpose_conv_f.c")), float_constants(layer_op, channels), [place],
+        )  # fmt: skip
+    layer = quantised_layer(layer_op, channels, 0, activation)
+    op.expect(layer.dtype != "uint8" and layer.weight_zero == 0, str(op.unsupported()))
+    suffix, rescale = SUFFIXES[layer.dtype], RESCALE64 if layer.dtype == "int16" else RESCALE
+    return CStep(
+        f"nn_transpose_conv_{suffix}({{in2}}, {{weights}}, {bias_place(layer_op)}, {{multiplier}}, {{shift}}, "
+        "{out0}, &w, &z);",
+        (CLAMP_Q, rescale, ZEROS, WINDOW, CKernel("transpose_conv_q.c", layer_words(layer_op))),
+        layer.constants(), [place, layer.zeros],
+    )  # fmt: skip
+
+
+_LARGEST_WINDOW = 1 << 15  # elements, so that sums of 16-bit numbers stay below 2^31
+
+
+def average_pool_2d(op: OperatorView) -> CStep:
+    """Return the step of AVERAGE_POOL_2D."""
+    return _pool(op, "average_pool")
+
+
+def max_pool_2d(op: OperatorView) -> CStep:
+    """Return the step of MAX_POOL_2D."""
+    return _pool(op, "max_pool")
+
+
+def _pool(op: OperatorView, name: str) -> CStep:
+    strides, sizes = ([op.operator.option(n, "<i", 0) for n in pair] for pair in ((2, 1), (4, 3)))
+    data, out = op.input(0), op.output()
+    channels = data.shape[-1] if data.shape else 0
+    numbers = window(op, (sizes[0], sizes[1], 1), channels, [*strides, 1, 1], op.operator.option(0, "<b"))
+    op.expect(sizes[0] * sizes[1] <= _LARGEST_WINDOW, "its window is too large")
+    place, activation = [struct("nn_window", "w", numbers)], op.operator.option(5, "<b")
+    kind = data.spec.dtype
+    op.expect(kind == out.spec.dtype, str(op.unsupported()))
+    if kind == "float32":
+        low, high = map(text_of, float_range(activation))
+        words = (("@", "f32"), ("OUT", "float"), ("NUMBER", "float"), ("CLAMP", "nn_clamp_f32"))
+        kernel = CKernel("average_pool_f.c") if name == "average_pool" else CKernel("max_pool.c", words)
+        return CStep(
+            f"nn_{name}_f32({{in0}}, {{out0}}, &w, {low}, {high});", (CLAMP, WINDOW, INSIDE, kernel), before=place
+        )
+    if kind not in ("int8", "uint8", "int16"):
+        raise op.unsupported()
+    op.expect((data.spec.scale, zero_of(data)) == (out.spec.scale, zero_of(out)), "input and output have other scales")
+    least, most = quantised_range(activation, out)
+    words = (("@", SUFFIXES[kind]), ("OUT", C_TYPES[kind]), ("NUMBER", "int32_t"), ("CLAMP", "nn_clamp"))
+    kernel = CKernel("average_pool_q.c" if name == "average_pool" else "max_pool.c", words)
+    return CStep(
+        f"nn_{name}_{SUFFIXES[kind]}({{in0}}, {{out0}}, &w, {least}, {most});",
+        (CLAMP_Q, WINDOW, INSIDE, kernel),
+        before=place,
+    )
+
+
+_MOST = 1 << 15  # numbers in a sum of products of 8-bit numbers
+
+
+def batch_matmul(op: OperatorView) -> CStep:
+    """Return the step of BATCH_MATMUL, with broadcasting of up to three axes of matrices."""
+    first, second, out = op.input(0), op.input(1), op.output()
+    op.expect(all(2 <= len(t.shape) <= 5 and min(t.shape) > 0 for t in (first, second)), "its inputs are no matrices")
+    shapes, steps = [], []
+    for tensor, swapped in ((first, op.operator.option(0, "<b")), (second, op.operator.option(1, "<b"))):
+        more = 5 - len(tensor.shape)
+        shape, step = [1] * more + [*tensor.shape], [0] * more + contiguous(tensor.shape)
+        if swapped:
+            shape[3:], step[3:] = shape[:2:-1], step[:2:-1]
+        shapes.append(shape)
+        steps.append([0 if length == 1 else move for length, move in zip(shape[:3], step[:3], strict=True)] + step[3:])
+    (rows, depth), (also, columns) = shapes[0][3:], shapes[1][3:]
+    op.expect(depth == also, f"its inputs have the shapes {first.shape} and {second.shape}")
+    fit = all(a == b or 1 in (a, b) for a, b in zip(shapes[0][:3], shapes[1][:3], strict=True))
+    op.expect(fit, f"its inputs have the shapes {first.shape} and {second.shape}")
+    batches = [max(a, b) for a, b in zip(shapes[0][:3], shapes[1][:3], strict=True)]
+    rank = max(len(first.shape), len(second.shape))
+    op.expect_shape([*batches, rows, columns][5 - rank :])
+    place = struct("nn_matmul", "m", [
+        braced([*batches, rows]), braced(steps[0][:4]), braced([*steps[1][:3], 0]), columns, depth, steps[0][4],
+        steps[1][4], steps[1][3],
+    ])  # fmt: skip
+    shared = (CKernel("axes.c"), CKernel("matmul_shape.c"))
+    kinds = op.types()
+    if kinds == ("float32",) * 3:
+        return CStep(
+            "nn_matmul_f32({in0}, {in1}, {out0}, &m);", (*shared, CKernel("matmul_f.c")), before=[place]
+        )  # fmt: skip
+    kind = kinds[0]
+    op.expect(kinds == (kind,) * 3 and kind in ("int8", "int16"), str(op.unsupported()))
+    wide, suffix = kind == "int16", SUFFIXES[kind]
+    op.expect(not wide or not any(map(zero_of, (first, second, out))), "a zero point of 16-bit numbers is not 0")
+    op.expect(depth <= _MOST, "its sums could overflow")
+    # The product of the scales has 32 bits in LiteRT.
+    factor = float(np.float32(scale_of(first)) * np.float32(scale_of(second))) / scale_of(out)
+    multiplier, shift = multiplier_of(factor)
+    op.expect(not wide or shift <= 14, "its output has a very small scale")
+    low, high = LIMITS[kind]
+    words = (
+        ("@", suffix), ("IN", C_TYPES[kind]), ("SUM", "int64_t" if wide else "int32_t"), ("LEAST", str(low)),
+        ("MOST", str(high)), ("RESCALE", "nn_rescale64" if wide else "nn_rescale"),
+    )  # fmt: skip
+    numbers = ", ".join(map(str, (zero_of(first), zero_of(second), multiplier, shift, zero_of(out))))
+    return CStep(
+        f"nn_matmul_{suffix}({{in0}}, {{in1}}, {{out0}}, &m, {numbers});",
+        (CLAMP_Q, RESCALE64 if wide else RESCALE, *shared, CKernel("matmul_q.c", words)), before=[place],
+    )  # fmt: skip
+
+
+def l2_normalization(op: OperatorView) -> CStep:
+    """Return the step of L2_NORMALIZATION along the last axis."""
+    data, out = op.input(0), op.output()
+    op.expect(len(data.shape) > 0 and min(data.shape) > 0, "its input is empty")
+    op.expect_shape(data.shape)
+    op.expect(op.operator.option(0, "<b") == 0, "it has a fused activation")
+    length = data.shape[-1]
+    rows = data.count // length
+    if op.types() == ("float32", "float32"):
+        return CStep(
+            f"nn_l2_norm_f32({{in0}}, {{out0}}, {rows}, {length});", (CKernel("sqrt.c"), CKernel("l2_norm_f.c"))
+        )
+    op.expect(op.types() == ("int8", "int8"), str(op.unsupported()))
+    holds = scale_of(out) == 1 / 128 and zero_of(out) == 0
+    op.expect(holds, "its output has another scale than 1 / 128, or another zero point")
+    op.expect(length <= _MOST, "its sums could overflow")
+    return CStep(
+        f"nn_l2_norm_s8({{in0}}, {{out0}}, {rows}, {length}, {zero_of(data)});",
+        (CLAMP_Q, RESCALE, RAISED, CKernel("inverse_root.c"), CKernel("l2_norm_q.c")),
+    )

@@ -1,12 +1,17 @@
-"""Means, sums, and the greatest and least along axes."""
+"""Means, sums, softmax, and the greatest and least of two tensors and along axes."""
 
 from __future__ import annotations
 
 import math
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, scale_of, zero_of
-from nnpipe.compilers._c_code.operators.common_kernels import CLAMP_Q, RESCALE
-from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct
+import numpy as np
+import numpy.typing as npt
+
+from nnpipe.compilers._c_code.fixed_point import LIMITS, divided, multiplier_of, power_of_e, rescaled, scale_of, zero_of
+from nnpipe.compilers._c_code.operators.binary import PAIRS, broadcast, pairwise
+from nnpipe.compilers._c_code.operators.data_movement import expect_same_values
+from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP_Q, RAISED, RESCALE
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, braced, struct, text_of
 
 _REDUCTION = (CKernel("axes.c"), CKernel("reduction.c"))
 _MOST = 1 << 22  # elements of a mean, so that sums of 8-bit numbers stay below 2^31
@@ -128,3 +133,140 @@ def _axes(shape: tuple[int, ...], axes: list[int]) -> list[str]:
     lengths = [1] * (4 - len(axes)) + [shape[n] for n in axes]
     steps = [0] * (4 - len(axes)) + [math.prod(shape[n + 1 :]) for n in axes]
     return [braced(lengths), braced(steps)]
+
+
+_BITS = 5  # before the point of a difference
+_LONGEST = 1 << 12  # a sum of so many powers has 12 bits before the point
+_KERNELS = (CLAMP_Q, RESCALE, RAISED, CKernel("inverse_of_sum.c"))
+
+
+def softmax(op: OperatorView) -> CStep:
+    """Return the step of SOFTMAX."""
+    rows, length = _rows(op)
+    beta = op.operator.real_option(0)
+    op.expect(math.isfinite(beta) and beta > 0, f"its beta is {beta}")
+    kinds = op.types()
+    if kinds == ("float32", "float32"):
+        return CStep(
+            f"nn_softmax_f32({{in0}}, {{out0}}, {rows}, {length}, {text_of(beta)});",
+            (CKernel("exp.c"), CKernel("softmax_f.c")),
+        )
+    op.expect(kinds in (("int8", "int8"), ("uint8", "uint8")), str(op.unsupported()))
+    low, high = LIMITS[kinds[0]]
+    holds = abs(scale_of(op.output()) * 256 - 1) <= 0.001 and zero_of(op.output()) == low
+    op.expect(holds, "its output has another scale than 1 / 256, or another zero point")
+    powers, _, _ = _powers(op, length, beta)
+    words = (("@", SUFFIXES[kinds[0]]), ("OUT", C_TYPES[kinds[0]]), ("LEAST", str(low)), ("MOST", str(high)))
+    return CStep(
+        f"nn_softmax_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, {rows}, {length}, {{powers}});",
+        (*_KERNELS, CKernel("softmax_q.c", words)), {"powers": powers},
+    )  # fmt: skip
+
+
+def log_softmax(op: OperatorView) -> CStep:
+    """Return the step of LOG_SOFTMAX."""
+    rows, length = _rows(op)
+    if op.types() == ("float32", "float32"):
+        return CStep(
+            f"nn_log_softmax_f32({{in0}}, {{out0}}, {rows}, {length});",
+            (CKernel("exp.c"), CKernel("log.c"), CKernel("log_softmax_f.c")),
+        )
+    op.expect(op.types() == ("int8", "int8"), str(op.unsupported()))
+    holds = scale_of(op.output()) == 16 / 256 and zero_of(op.output()) == 127
+    op.expect(holds, "its output has another scale than 1 / 16, or another zero point")
+    powers, (multiplier, shift), least = _powers(op, length, 1)
+    back = multiplier_of((1 << 31 - shift) / multiplier)
+    op.expect(back[1] <= 0, "its input has a very small scale")
+    return CStep(
+        f"nn_log_softmax_s8({{in0}}, {{out0}}, {rows}, {length}, {{powers}}, factors, {least});",
+        (*_KERNELS, CKernel("log_softmax_q.c")),
+        {"powers": np.array([divided(int(power), 12) for power in powers], np.int32)},
+        [f"static const int32_t factors[4] = {braced([multiplier, shift, *back])};"],
+    )  # fmt: skip
+
+
+def _rows(op: OperatorView) -> tuple[int, int]:
+    data = op.input(0)
+    op.expect(len(data.shape) > 0 and min(data.shape) > 0, "its input is empty")
+    op.expect_shape(data.shape)
+    return data.count // data.shape[-1], data.shape[-1]
+
+
+def _powers(op: OperatorView, length: int, beta: float) -> tuple[npt.NDArray[np.int32], tuple[int, int], int]:
+    """Return powers of e for the differences 0 to -255, the factor of a difference, and the least one that counts."""
+    op.expect(length < _LONGEST, "its rows are too long")
+    scale = beta * scale_of(op.input(0)) * 2.0 ** (31 - _BITS)
+    op.expect(1 < scale < 1 << 30, "its input has a very small or a very large scale")
+    multiplier, shift = multiplier_of(scale)
+    least = -math.floor(((1 << _BITS) - 1) * (1 << 31 - _BITS) / (1 << shift))
+    found = [power_of_e(rescaled(-x, multiplier, shift), _BITS) if -x >= least else 0 for x in range(256)]
+    return np.array(found, np.int32), (multiplier, shift), least
+
+
+def arg_max(op: OperatorView) -> CStep:
+    """Return the step of ARG_MAX."""
+    return _place(op, "max", ">")
+
+
+def arg_min(op: OperatorView) -> CStep:
+    """Return the step of ARG_MIN."""
+    return _place(op, "min", "<")
+
+
+def maximum(op: OperatorView) -> CStep:
+    """Return the step of MAXIMUM."""
+    return _chosen(op, "maximum", ">")
+
+
+def minimum(op: OperatorView) -> CStep:
+    """Return the step of MINIMUM."""
+    return _chosen(op, "minimum", "<")
+
+
+def select(op: OperatorView) -> CStep:
+    """Return the step of SELECT_V2, with broadcasting."""
+    truth, first, second, out = op.input(0), op.input(1), op.input(2), op.output()
+    op.expect(truth.spec.dtype == "bool" and first.spec.dtype == second.spec.dtype, str(op.unsupported()))
+    for each in (first, second):
+        expect_same_values(op, each, out)
+    lengths, steps = broadcast(op, truth.shape, first.shape, second.shape)
+    size = np.dtype(out.spec.dtype).itemsize
+    kernel = CKernel("select.c", (("@", str(size)), ("OUT", f"uint{8 * size}_t")))
+    pairs = struct("nn_pairs", "p", [braced(lengths), braced(steps[1]), braced(steps[2])])
+    return CStep(
+        f"nn_select_{size}({{in0}}, {{in1}}, {{in2}}, {{out0}}, &p, steps);", (*PAIRS, kernel),
+        before=[pairs, f"static const int32_t steps[4] = {braced(steps[0])};"],
+    )  # fmt: skip
+
+
+def select_alike(op: OperatorView) -> CStep:
+    """Return the step of SELECT, whose truth values have the shape of its output."""
+    op.expect_shape(op.input(0).shape)
+    return select(op)
+
+
+def _place(op: OperatorView, name: str, compare: str) -> CStep:
+    data, out = op.input(0), op.output()
+    axes = op.integers(1)
+    op.expect(len(axes) == 1, "it has several axes")
+    axis = op.axis(axes[0], len(data.shape))
+    op.expect(min(data.shape) > 0, "its input is empty")
+    op.expect_shape(data.shape[:axis] + data.shape[axis + 1 :])
+    kinds = (data.spec.dtype, out.spec.dtype)
+    if kinds[0] not in SUFFIXES or kinds[1] not in ("int32", "int64"):
+        raise op.unsupported()
+    suffix = f"{name}_{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
+    words = (("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("COMPARE", compare))
+    outer, inner = math.prod(data.shape[:axis]), math.prod(data.shape[axis + 1 :])
+    return CStep(
+        f"nn_arg_{suffix}({{in0}}, {{out0}}, {outer}, {data.shape[axis]}, {inner});", (CKernel("arg.c", words),)
+    )
+
+
+def _chosen(op: OperatorView, name: str, compare: str) -> CStep:
+    kinds = set(op.types())
+    if len(op.inputs) != 2 or len(kinds) != 1 or not kinds <= set(SUFFIXES):
+        raise op.unsupported()
+    scales = {(t.spec.scale, t.spec.zero_point) for t in (op.input(0), op.input(1), op.output())}
+    op.expect(len(scales) == 1, "inputs and output have other scales")
+    return pairwise(op, name, kinds.pop(), f"a {compare} b ? a : b")

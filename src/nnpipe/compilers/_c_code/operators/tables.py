@@ -8,11 +8,114 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, rounded, scale_of, zero_of
-from nnpipe.compilers._c_code.operators import functions
-from nnpipe.compilers._c_code.operators.hard_swish import hard_swish_of
-from nnpipe.compilers._c_code.rescaling import inverse_root, rescaled
-from nnpipe.compilers._c_code.step import CKernel, CStep, OperatorView
+from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rescaled, scale_of, zero_of
+from nnpipe.compilers._c_code.fixed_point import inverse_root as inverse_root_rescaling
+from nnpipe.compilers._c_code.fixed_point import rounded as rounded_fixed_point
+from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, RESCALE
+from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
+from nnpipe.core.errors import CompileError
+from nnpipe.formats.tflite_graph import ProgramTensor
+
+_EXP, _FLOOR, _SINE, _SQRT = (CKernel(f"{name}.c") for name in ("exp", "floor", "sine", "sqrt"))
+
+
+def _kernels(name: str, value: str, *needed: CKernel) -> tuple[CKernel, ...]:
+    """Return the kernels of a function; ``value`` computes it in C from ``x``."""
+    return (*needed, CKernel("function_f.c", (("@", name), ("VALUE", value))))
+
+
+LOGISTIC = _kernels("logistic", "1 / (1 + nn_exp(-x))", _EXP)
+TANH = _kernels("tanh", "nn_tanh(x)", _EXP, CKernel("tanh.c"))
+
+
+def _builder(kernels: tuple[CKernel, ...]) -> Callable[[OperatorView], CStep]:
+    name = dict(kernels[-1].words)["@"]
+
+    def build(op: OperatorView) -> CStep:
+        op.expect_shape(op.input(0).shape)
+        if op.types() != ("float32", "float32"):
+            raise op.unsupported()
+        return CStep(f"nn_{name}_f32({{in0}}, {{out0}}, {op.output().count});", kernels)
+
+    return build
+
+
+float_absolute = _builder(_kernels("abs", "x < 0 ? -x : x"))
+ceiling = _builder(_kernels("ceil", "-nn_floor(-x)", _FLOOR))
+cosine = _builder(_kernels("cos", "nn_sine(x, 1)", _SINE))
+float_elu = _builder(_kernels("elu", "x < 0 ? nn_exp(x) - 1 : x", _EXP))
+exponential = _builder(_kernels("exp_of", "nn_exp(x)", _EXP))
+floor = _builder(_kernels("floor_of", "nn_floor(x)", _FLOOR))
+float_hard_swish = _builder(_kernels("hard_swish", "x * nn_clamp_f32(x + 3, 0, 6) / 6", CLAMP))
+inverse_root = _builder(_kernels("rsqrt", "1 / nn_sqrt(x)", _SQRT))
+float_logarithm = _builder(_kernels("log_of", "nn_log(x)", CKernel("log.c")))
+float_logistic = _builder(LOGISTIC)
+negative = _builder(_kernels("neg", "-x"))
+rounded = _builder(_kernels("round_of", "nn_round(x)", _FLOOR, CKernel("round.c")))
+sine = _builder(_kernels("sin", "nn_sine(x, 0)", _SINE))
+square = _builder(_kernels("square", "x * x"))
+square_root = _builder(_kernels("sqrt", "nn_sqrt(x)", _SQRT))
+float_tanh = _builder(TANH)
+
+_LEAST, _MOST = -(1 << 15), (1 << 15) - 1
+
+
+def hard_swish_of(data: ProgramTensor, out: ProgramTensor) -> Callable[[int], int]:
+    """Return the function from an input to an output.
+
+    Raises
+    ------
+    CompileError
+        If the output's scale is too small.
+    """
+    fine = np.float32(1 / 128) * np.float32(scale_of(data))
+    multiplier, exponent = _short(multiplier_of(float(fine / np.float32(scale_of(out)))))
+    relu_multiplier, relu_exponent = _short(multiplier_of(float(fine / np.float32(3 / 32768))))
+    if exponent > 0:
+        raise CompileError("its output has a very small scale")
+    zero, out_zero = zero_of(data), zero_of(out)
+    low, high = LIMITS[out.spec.dtype]
+
+    def value(x: int) -> int:
+        shifted = (x - zero) * 128
+        scaled = _high_product(shifted, multiplier)
+        relu = shifted
+        if relu_exponent > 0:
+            relu = _clamped(relu << relu_exponent - 1)
+        relu = _high_product(relu, relu_multiplier)
+        if relu_exponent > 0:
+            relu = _clamped(relu << 1)
+        elif relu_exponent < 0:
+            relu = _divided(relu, -relu_exponent)
+        relu = (relu + (1 << 15)) >> 1
+        found = _divided((relu * scaled) >> 15 if relu * scaled >= 0 else -(-relu * scaled >> 15), -exponent)
+        return min(high, max(low, found + out_zero))
+
+    return value
+
+
+def _short(factor: tuple[int, int]) -> tuple[int, int]:
+    """Return a factor with a multiplier of 16 bits."""
+    multiplier, shift = factor
+    return (_MOST if multiplier >= (1 << 31) - 1 - (1 << 15) else (multiplier + (1 << 15)) >> 16), shift
+
+
+def _clamped(x: int) -> int:
+    return min(_MOST, max(_LEAST, x))
+
+
+def _high_product(a: int, b: int) -> int:
+    """Return twice the upper half of a product of 16-bit numbers, rounded."""
+    product = a * b
+    nudged = product + ((1 << 14) if product >= 0 else 1 - (1 << 14))
+    return _clamped(nudged // (1 << 15) if nudged >= 0 else -(-nudged // (1 << 15)))
+
+
+def _divided(x: int, by: int) -> int:
+    """Return a number divided by a power of two, halves rounded away from zero."""
+    mask = (1 << by) - 1
+    return (x >> by) + ((x & mask) > (mask >> 1) + (x < 0))
+
 
 BYTES = ("int8", "uint8")
 
@@ -20,7 +123,7 @@ BYTES = ("int8", "uint8")
 def absolute(op: OperatorView) -> CStep:
     """Return the step of ABS."""
     if _is_real(op):
-        return functions.absolute(op)
+        return float_absolute(op)
     _expect_int8(op)
     data, out = op.input(0), op.output()
     zero, out_zero, same = zero_of(data), zero_of(out), scale_of(data) == scale_of(out)
@@ -32,7 +135,7 @@ def absolute(op: OperatorView) -> CStep:
 def elu(op: OperatorView) -> CStep:
     """Return the step of ELU."""
     if _is_real(op):
-        return functions.elu(op)
+        return float_elu(op)
     _expect_int8(op)
     return looked_up(op, lambda x: float(np.float32(math.exp(x)) - np.float32(1)) if x < 0 else x)
 
@@ -40,7 +143,7 @@ def elu(op: OperatorView) -> CStep:
 def hard_swish(op: OperatorView) -> CStep:
     """Return the step of HARD_SWISH."""
     if _is_real(op):
-        return functions.hard_swish(op)
+        return float_hard_swish(op)
     op.expect_shape(op.input(0).shape)
     if op.types() not in (("int8",) * 2, ("uint8",) * 2):
         raise op.unsupported()
@@ -50,7 +153,7 @@ def hard_swish(op: OperatorView) -> CStep:
 def inverse_square_root(op: OperatorView) -> CStep:
     """Return the step of RSQRT; what is not above zero becomes the greatest number."""
     if _is_real(op):
-        return functions.inverse_root(op)
+        return inverse_root(op)
     _expect_int8(op)
     data, out = op.input(0), op.output()
     root = float(np.sqrt(np.float32(scale_of(data))))
@@ -61,7 +164,7 @@ def inverse_square_root(op: OperatorView) -> CStep:
     def value(x: int) -> int:
         if x <= zero:
             return 127
-        inverse, by = inverse_root(x - zero)
+        inverse, by = inverse_root_rescaling(x - zero)
         return out_zero + rescaled(rescaled(1, inverse, by + 20), multiplier, shift - 20)
 
     return table(op, value)
@@ -70,7 +173,7 @@ def inverse_square_root(op: OperatorView) -> CStep:
 def logarithm(op: OperatorView) -> CStep:
     """Return the step of LOG; of numbers that have none, it is the least one of the output."""
     if _is_real(op):
-        return functions.logarithm(op)
+        return float_logarithm(op)
     _expect_int8(op)
     out = op.output()
     least = float(np.float32(-128 - zero_of(out)) * np.float32(scale_of(out)))
@@ -80,7 +183,7 @@ def logarithm(op: OperatorView) -> CStep:
 def logistic(op: OperatorView) -> CStep:
     """Return the step of LOGISTIC."""
     if _is_real(op):
-        return functions.logistic(op)
+        return float_logistic(op)
     _expect_scale(op, 256, {"int8": -128, "uint8": 0})
     one = np.float32(1)
     with np.errstate(over="ignore"):  # each step rounded to 32 bits, as in LiteRT
@@ -90,7 +193,7 @@ def logistic(op: OperatorView) -> CStep:
 def tanh(op: OperatorView) -> CStep:
     """Return the step of TANH."""
     if _is_real(op):
-        return functions.tanh(op)
+        return float_tanh(op)
     _expect_scale(op, 128, {"int8": 0, "uint8": 128})
     return looked_up(op, math.tanh)
 
@@ -125,7 +228,7 @@ def looked_up(op: OperatorView, function: Callable[[float], float]) -> CStep:
 
     def value(x: int) -> int:
         found = np.float32(function(float(scale * np.float32(x - zero))))
-        return rounded(float(np.clip(found * steps, -1e9, 1e9))) + out_zero
+        return rounded_fixed_point(float(np.clip(found * steps, -1e9, 1e9))) + out_zero
 
     return table(op, value)
 
@@ -147,3 +250,139 @@ def table(op: OperatorView, value: Callable[[int], int]) -> CStep:
         f"nn_table({{in0}}, {{out0}}, {op.output().count}, {{table}});",
         (CKernel("table.c"),), {"table": found.view(np.uint8)},
     )  # fmt: skip
+
+
+def relu(op: OperatorView) -> CStep:
+    """Return the step of RELU."""
+    return _clamped_unary(op, 1)
+
+
+def relu_n1_to_1(op: OperatorView) -> CStep:
+    """Return the step of RELU_N1_TO_1."""
+    return _clamped_unary(op, 2)
+
+
+def relu6(op: OperatorView) -> CStep:
+    """Return the step of RELU6."""
+    return _clamped_unary(op, 3)
+
+
+def _clamped_unary(op: OperatorView, activation: int) -> CStep:
+    op.expect_shape(op.input(0).shape)
+    if op.types() == ("float32", "float32"):
+        low, high = ((0.0, math.inf), (-1.0, 1.0), (0.0, 6.0))[activation - 1]
+        return CStep(
+            f"nn_clamp_all_f32({{in0}}, {{out0}}, {op.output().count}, {text_of(low)}, {text_of(high)});",
+            (CLAMP, CKernel("clamp_all_f.c")),
+        )
+    expect_bytes(op)
+    factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
+    low, high = quantised_range(activation, op.output())
+    zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+
+
+def quantize(op: OperatorView) -> CStep:
+    """Return the step of QUANTIZE: of real numbers, or from one scale to another."""
+    op.expect_shape(op.input(0).shape)
+    kinds = op.types()
+    if kinds[0] == "float32" and kinds[1] in BYTES:
+        low, high = LIMITS[kinds[1]]
+        words = (("@", SUFFIXES[kinds[1]]), ("OUT", C_TYPES[kinds[1]]), ("LEAST", str(low)), ("MOST", str(high)))
+        return CStep(
+            f"nn_quantise_{SUFFIXES[kinds[1]]}({{in0}}, {{out0}}, {op.output().count}, "
+            f"{text_of(scale_of(op.output()))}, {zero_of(op.output())});",
+            (CLAMP_Q, CKernel("quantise.c", words)),
+        )  # fmt: skip
+    if "int16" in kinds or kinds[1] == "int32":
+        return _rescaled(op)
+    expect_bytes(op)
+    low, high = LIMITS[kinds[1]]
+    factor = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
+    zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
+    return table(op, lambda x: min(high, max(low, out_zero + rescaled(x - zero, *factor))))
+
+
+def _rescaled(op: OperatorView) -> CStep:
+    """Return a step that computes each number in another scale; there are too many for a table."""
+    kinds = op.types()
+    if kinds[0] not in ("int8", "int16") or kinds[1] not in ("int8", "int16", "int32"):
+        raise op.unsupported()
+    multiplier, shift = multiplier_of(scale_of(op.input(0)) / scale_of(op.output()))
+    zero, out_zero = zero_of(op.input(0)), zero_of(op.output())
+    op.expect(shift <= 14, "its output has a very small scale")  # a number has up to 17 bits
+    op.expect(kinds[1] != "int32" or out_zero == 0, "its output of 32 bits has a zero point")
+    low, high = LIMITS[kinds[1]]
+    suffix = f"{SUFFIXES[kinds[0]]}_{SUFFIXES[kinds[1]]}"
+    words = (
+        ("@", suffix), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]),
+        ("LEAST", str(low) if kinds[1] != "int32" else "INT32_MIN"), ("MOST", str(high)),
+    )  # fmt: skip
+    return CStep(
+        f"nn_rescale_all_{suffix}({{in0}}, {{out0}}, {op.output().count}, {zero}, {multiplier}, {shift}, {out_zero});",
+        (CLAMP_Q, RESCALE, CKernel("rescale_all.c", words)),
+    )
+
+
+def dequantize(op: OperatorView) -> CStep:
+    """Return the step of DEQUANTIZE."""
+    op.expect_shape(op.input(0).shape)
+    kinds = op.types()
+    if kinds[0] not in (*BYTES, "int16") or kinds[1] != "float32":
+        raise op.unsupported()
+    words = (("@", SUFFIXES[kinds[0]]), ("IN", C_TYPES[kinds[0]]))
+    return CStep(
+        f"nn_dequantise_{SUFFIXES[kinds[0]]}({{in0}}, {{out0}}, {op.output().count}, "
+        f"{float(scale_of(op.input(0))).hex()}, {zero_of(op.input(0))});",
+        (CKernel("dequantise.c", words),),
+    )  # fmt: skip
+
+
+def cast(op: OperatorView) -> CStep:
+    """Return the step of CAST; real numbers that are too large for integers become the greatest one."""
+    op.expect_shape(op.input(0).shape)
+    kinds = op.types()
+    if len(kinds) != 2 or not set(kinds) <= {*SUFFIXES, "bool"}:
+        raise op.unsupported()
+    low, high = LIMITS.get(kinds[1], (0, 0))
+    # The greatest real number that is not too large: that of 32 bits lies below the integer.
+    most = float(np.nextafter(np.float32(high), np.float32(0))) if high > 1 << 24 else float(high)
+    how = ""
+    if kinds[1] == "bool":
+        how = "0 != "
+    elif kinds[0] == "float32" and kinds[1] != "float32":
+        how = f"nn_clamp_to_{kinds[1]}"
+    names = [{**SUFFIXES, "bool": "bool"}[kind] for kind in kinds]
+    words = (("@", "_".join(names)), ("IN", C_TYPES[kinds[0]]), ("OUT", C_TYPES[kinds[1]]), ("CAST", how))
+    kernels: list[CKernel] = []
+    if how.startswith("nn_clamp"):
+        kernels.append(CKernel("clamp_to.c", (("@", kinds[1]), ("LEAST", f"{float(low)}f"), ("MOST", f"{most}f"))))
+    return CStep(
+        f"nn_cast_{'_'.join(names)}({{in0}}, {{out0}}, {op.output().count});", (*kernels, CKernel("cast.c", words))
+    )
+
+
+def leaky_relu(op: OperatorView) -> CStep:
+    """Return the step of LEAKY_RELU, of 8-bit and 16-bit numbers."""
+    op.expect_shape(op.input(0).shape)
+    data, out = op.input(0), op.output()
+    alpha = op.operator.real_option(0)
+    # LiteRT computes these factors in 32 bits.
+    scale, out_scale = np.float32(scale_of(data)), np.float32(scale_of(out))
+    plain = multiplier_of(float(scale / out_scale))
+    sloped = multiplier_of(float(scale * np.float32(alpha) / out_scale))
+    if op.types() == ("int16", "int16"):
+        op.expect(not (zero_of(data) or zero_of(out)), "a zero point of 16-bit numbers is not 0")
+        op.expect(max(plain[1], sloped[1]) <= 15, "its output has a very small scale")
+        return CStep(
+            f"nn_leaky_relu_s16({{in0}}, {{out0}}, {out.count}, {plain[0]}, {plain[1]}, {sloped[0]}, {sloped[1]});",
+            (CLAMP_Q, RESCALE, CKernel("leaky_relu.c")),
+        )
+    expect_bytes(op)
+    low, high = LIMITS[out.spec.dtype]
+
+    def value(x: int) -> int:
+        x -= zero_of(data)
+        return min(high, max(low, zero_of(out) + rescaled(x, *(plain if x >= 0 else sloped))))
+
+    return table(op, value)

@@ -10,9 +10,8 @@ import numpy as np
 
 from nnpipe.layers.imports.channels_first import Unsupported, View
 from nnpipe.layers.imports.step import Handler, Step
-from nnpipe.layers.vocabulary.merging import Concatenate
 from nnpipe.layers.vocabulary.pooling import MaxPool1d, MaxPool2d, MaxPool3d
-from nnpipe.layers.vocabulary.reshaping import RepeatVector
+from nnpipe.layers.vocabulary.reshaping import Concatenate, RepeatVector
 from nnpipe.layers.vocabulary.resizing import UpSample1d, UpSample2d, UpSample3d
 
 _UPSAMPLES = {1: UpSample1d, 2: UpSample2d, 3: UpSample3d}

@@ -18,12 +18,11 @@ from acme_nn.session import AcmeSession
 from nnpipe.core.arguments import argument
 from nnpipe.core.artifact import Artifact
 from nnpipe.core.dataset import Dataset
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import ArtifactError, ConfigError, NotSupported, SpecMismatch
 from nnpipe.core.live_model import LiveModel
 from nnpipe.core.model import ModelWrapper, Samples
 from nnpipe.core.progress import Progress, silent
-from nnpipe.core.tensors import Batch, IOSpec, TensorSpec, random_batch
+from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, TensorSpec, random_batch
 from nnpipe.core.training import TrainingHistory, TrainingOptions
 from nnpipe.frameworks.training_curves import curves
 

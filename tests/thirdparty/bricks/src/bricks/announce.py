@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from nnpipe.codegen.script import Writer
 from nnpipe.codegen.script_task import ScriptTask
 from nnpipe.codegen.syntax import quoted
-from nnpipe.codegen.writer import Writer
 from nnpipe.core.arguments import argument
 
 

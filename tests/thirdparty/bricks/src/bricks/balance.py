@@ -6,7 +6,7 @@ from typing import Any
 
 from nnpipe.experiment.state import State
 from nnpipe.training.callbacks import WritingCallback
-from nnpipe.training.callbacks.writing_callback import write_table
+from nnpipe.training.callbacks.callback import write_table
 
 
 class Balance(WritingCallback):

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.core.agreement import agreed_io
-from nnpipe.core.artifact import Artifact
+from nnpipe.core.artifact import Artifact, agreed_io
 from nnpipe.core.errors import ArtifactError
 from nnpipe.core.session import InferenceSession
 from nnpipe.core.tensors import Batch, IOSpec

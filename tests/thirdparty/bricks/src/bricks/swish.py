@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from nnpipe.layers.imports.operator import Operator
-from nnpipe.layers.imports.step import Step
+from nnpipe.layers.imports.step import Operator, Step
 from nnpipe.layers.vocabulary.field_table import row
 from nnpipe.layers.vocabulary.layer import KerasParts, Layer, Shape, TorchParts
 from nnpipe.layers.vocabulary.value_kinds import NumberKind

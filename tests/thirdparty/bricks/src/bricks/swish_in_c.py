@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from nnpipe.compilers.c_operator import EXP, CKernel, COperator, CStep, OperatorView, looked_up, text_of
+from nnpipe.compilers.c import EXP, CKernel, COperator, CStep, OperatorView, looked_up, text_of
 
 
 class BricksSwishInC(COperator):

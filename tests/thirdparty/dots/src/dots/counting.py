@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import SpecMismatch
 from nnpipe.core.evaluation import Evaluation
 from nnpipe.core.quality_metric import Floats, QualityMetric
 from nnpipe.core.task import Task
-from nnpipe.core.tensors import Batch
+from nnpipe.core.tensors import Batch, DatasetSpec
 from nnpipe.tasks.predictions import only
 
 

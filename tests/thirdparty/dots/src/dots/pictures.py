@@ -8,9 +8,8 @@ import numpy as np
 
 from dots.counting import Counting
 from nnpipe.core.arguments import argument
-from nnpipe.core.dataset_spec import DatasetSpec
 from nnpipe.core.errors import DatasetError
-from nnpipe.core.tensors import TensorSpec
+from nnpipe.core.tensors import DatasetSpec, TensorSpec
 from nnpipe.datasets.in_memory import InMemoryDataset, Samples
 
 _COUNT = TensorSpec("count", (None, 1), "float32")
