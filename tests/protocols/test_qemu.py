@@ -165,7 +165,7 @@ class TestEmulated:
             (lambda data: data[:50], "no machine code of nnpipe"),
             (lambda data: data[:200] + bytes([data[200] ^ 1]) + data[201:], "not what its CRC-32 says"),
             (lambda data: checked(data[:28] + struct.pack("<I", 1 << 28) + data[32:]), "there are 16777216"),
-            (lambda data: checked(data[:64] + struct.pack("<I", 12345) + data[68:]), "tensor 1 of 2 is not what"),
+            (lambda data: checked(data[:68] + struct.pack("<I", 12345) + data[72:]), "tensor 1 of 2 is not what"),
             (lambda data: checked(data[:40] + struct.pack("<I", 1 << 20) + data[44:]), "1048576 bytes of stack, there"),
             (lambda data: checked(data[:12] + struct.pack("<I", 0x1000) + data[16:]), "models lie at"),
         ],

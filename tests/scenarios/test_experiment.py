@@ -178,7 +178,7 @@ def test_where_the_folder_is_gone_it_begins_anew_with_fresh_weights(
         ("experiment.arguments.datasets={digits: {reference: train}}", "sequences by data set and split"),
         ("experiment.arguments.trainer=1", "trainer is a int, no Trainer"),
         ("optimiser.arguments.rate=-1", "optimiser"),
-        ("seed=-1", "seed: expected a whole number from 0 on, found -1"),
+        ("seed=-1", "seed: expected a whole number from 0 to below 2 to the power of 63, found -1"),
         ("schedule.class=nnpipe.training.optimization.Cosin", "schedule.class"),
     ],
 )

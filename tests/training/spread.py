@@ -92,7 +92,7 @@ def idle() -> dict[str, Any]:
     from test_user_inputs import Idle
 
     model = Idle()
-    metrics = {"kind": objects(), "unused": objects()}
+    metrics = {"kind": objects()}
     options = TrainerOptions(num_epochs=2)
     history = Trainer(options, ()).fit(model, toys.sequences(33), optimiser=SGD(rate=0.1), metrics=metrics)
     return {"model": toys.weights(model), "history": list(history.rows())}

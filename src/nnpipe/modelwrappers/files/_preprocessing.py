@@ -163,7 +163,7 @@ class Preprocessing(InputOptions):
         if known.maker is not None:
             overridden = {"preprocess": (known.maker.dotted_path(), "options")} if given else {}
             return Preparation("description", known.by, inputs, overridden)
-        if known.meaning is not None and known.meaning.inputs:
+        if known.meaning is not None and (known.meaning.inputs or known.meaning.decoder):
             return Preparation("description", known.by, inputs, self._overridden(known.meaning, inputs or Meaning()))
         if given.keys() & {"scale", "mean", "deviation", "quantised", "transform"}:
             return Preparation("options", self._name, inputs)

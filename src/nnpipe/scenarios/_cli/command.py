@@ -275,7 +275,7 @@ def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> No
         # Other options with text name titles and the like.
         kinds = Path if action.option_strings else (Path, str)
         inputs += [each for each in values if isinstance(each, kinds)]
-    described = [sidecar_of(Path(each)) for each in inputs if Path(each).name]
+    described = [sidecar_of(Path(each)) for each in inputs if Path(each).is_file()]  # not of words such as "list"
     for output in outputs:
         check_apart(output, [*inputs, *described])
 
