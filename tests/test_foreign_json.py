@@ -17,6 +17,7 @@ OTHERS = {
     "experiment/settings.py": "a copy of settings, written in the same line",
     "training/run_settings.py": "a copy of settings, written in the same line",
     "workflows/pipeline/entries.py": "a copy of settings, written in the same line",
+    "layers/vocabulary/field_table.py": "a text that the same class has written",
     "experiment/state_file.py": "states hold any whole numbers and texts; a checksum comes before",
     "training/checkpoints.py": "rows hold any whole numbers and texts",
     "workflows/isolation/subprocess_guard.py": "a pipe from the command's own process",

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar, TypeVar
 
-from nnpipe.core.bounded_json import parse_json
 from nnpipe.core.component import dataclass_transform
 from nnpipe.core.messages import shown, snake_case
 from nnpipe.layers.problems import NetworkProblem
@@ -144,7 +143,7 @@ class Raw:
     @property
     def value(self) -> Any:
         """The JSON value, parsed at each call."""
-        return parse_json(self.text)
+        return json.loads(self.text)
 
     def __str__(self) -> str:
         return self.text if len(self.text) <= 60 else self.text[:59] + "…"
