@@ -14,6 +14,7 @@ import errno
 import importlib
 import itertools
 import logging
+import os
 import shlex
 import sys
 import traceback
@@ -275,7 +276,9 @@ def _check_inputs_kept(parser: CommandParser, options: argparse.Namespace) -> No
         # Other options with text name titles and the like.
         kinds = Path if action.option_strings else (Path, str)
         inputs += [each for each in values if isinstance(each, kinds)]
-    described = [sidecar_of(Path(each)) for each in inputs if Path(each).is_file()]  # not of words such as "list"
+    # Path.is_file raises an error for titles and other words that are too long for a name.
+    files = [each for each in inputs if os.path.isfile(each)]  # noqa: PTH113
+    described = [sidecar_of(Path(each)) for each in files]
     for output in outputs:
         check_apart(output, [*inputs, *described])
 
