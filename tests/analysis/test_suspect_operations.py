@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnpipe.analysis.channel_errors import rounded_to_8_bits
+from nnpipe.analysis.channel_errors import round_to_8_bits
 from nnpipe.analysis.suspect_operations import level_of, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair
 
@@ -47,8 +47,8 @@ def test_noise_as_of_rounded_inputs_is_no_fault_even_in_faint_channels() -> None
     inputs[:, 0] *= 50.0  # so all others are rounded coarsely
     weights[0, 2] = 0.0
     expected = inputs @ weights
-    simulated = rounded_to_8_bits(inputs) @ weights
-    found = rounded_to_8_bits(inputs * 1.01) / 1.01 @ weights  # in a slightly other range
+    simulated = round_to_8_bits(inputs) @ weights
+    found = round_to_8_bits(inputs * 1.01) / 1.01 @ weights  # in a slightly other range
     assert level_of(pair(expected, found), 1, ("int8-weights",)).over > 0
     assert level_of(pair(expected, found), 1, ("int8-weights",), simulated).over < 0
     found[:, 2] *= 1.6

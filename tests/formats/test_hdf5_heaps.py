@@ -53,3 +53,11 @@ def test_a_free_part_without_bytes_is_refused_in_one_line(path: Path) -> None:
 def test_a_heap_that_ends_early_is_left_to_the_library(path: Path, cut: int) -> None:
     content = path.read_bytes()
     check_text_heaps(content[: content.index(b"GCOL") + cut])
+
+
+def test_heaps_within_heaps_are_refused_at_once() -> None:
+    """Walking each of them to its end would take days."""
+    head = b"GCOL\x01\x00\x00\x00" + (1 << 40).to_bytes(8, "little")
+    part = struct.pack("<HHIQ", 1, 0, 0, 16)
+    with pytest.raises(ValueError, match="heap of texts"):
+        check_text_heaps((head + part) * 100_000)

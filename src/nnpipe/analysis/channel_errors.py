@@ -93,7 +93,7 @@ def within_range(expected: Array, found: Array) -> Array:
     return cut if np.count_nonzero(cut != expected) <= usual + _CHANCE * np.sqrt(usual) else expected
 
 
-def rounded_to_8_bits(values: Array) -> Array:
+def round_to_8_bits(values: Array) -> Array:
     """Return values rounded to the 256 steps of a range that has all of them and 0, as of dynamic quantisation."""
     step = (max(float(values.max()), 0.0) - min(float(values.min()), 0.0)) / (_MOST_LEVELS - 1)
     return np.rint(values / step) * step if step > 0 and np.isfinite(step) else values

@@ -259,9 +259,9 @@ def _hats(positions: Floats, knots: int) -> Floats:
 BEST = 0.1
 """The share of samples that count as the best ones."""
 
-_PED_ANOVA_POINTS = 50  # of the grid, at most
-_PED_ANOVA_RESAMPLES = 100
-_PED_ANOVA_BLOCKS = 200
+_GRID_POINTS = 50  # of the grid, at most
+_BLOCK_RESAMPLES = 100
+_MOST_BLOCKS = 200
 _FEWEST = 2  # samples with a factor
 _NARROWEST = 0.5 / 1.64  # 90 % of a normal distribution are within one point of the grid then
 _TINY = 1e-12
@@ -307,9 +307,9 @@ def ped_anova(factors: Sequence[Factor], losses: npt.ArrayLike) -> tuple[BestSha
     if len(values) < _FEWEST:
         return tuple(BestShare(factor.name, 0.0, 0.0, 0.0) for factor in factors)
     best = values <= np.sort(values)[math.ceil(BEST * len(values)) - 1]
-    blocks = min(_PED_ANOVA_BLOCKS, len(values))
+    blocks = min(_MOST_BLOCKS, len(values))
     random = np.random.default_rng(0)
-    drawn = random.multinomial(blocks, np.full(blocks, 1 / blocks), _PED_ANOVA_RESAMPLES)
+    drawn = random.multinomial(blocks, np.full(blocks, 1 / blocks), _BLOCK_RESAMPLES)
     weights = np.concatenate([np.ones((1, blocks)), drawn.astype(np.float64)])
     found = np.array([_divergences(factor, best, weights) for factor in factors]).reshape(len(factors), len(weights))
     totals = found.sum(axis=0)
@@ -329,7 +329,7 @@ def _divergences(factor: Factor, best: npt.NDArray[np.bool_], weights: Floats) -
         points = factor.categories
         places = np.where(known, factor.positions, 0).astype(np.int64)
     else:
-        points = min(factor.values or _PED_ANOVA_POINTS, _PED_ANOVA_POINTS)
+        points = min(factor.values or _GRID_POINTS, _GRID_POINTS)
         nearest = np.ceil(np.where(known, factor.positions, 0.0) * (points - 1) - 0.5).astype(np.int64)
         places = np.clip(nearest, 0, points - 1)
     if points < 2:

@@ -318,7 +318,7 @@ def between(tensor: str, known: set[str], inputs_of: Mapping[str, tuple[str, ...
 
 _HALF = 0.5  # between an effect and none
 _ERRORS = 5  # standard errors that must lie between a share and the half
-_WEIGHTS_IN_USE_FEWEST = 4  # the least number of values of a channel for a factor and a constant that mean anything
+_FEWEST_TO_FIT = 4  # the least number of values of a channel for a factor and a constant that mean anything
 _STEADY = 0.1  # deviation of an added constant, relative to it
 
 
@@ -380,7 +380,7 @@ def is_rescaled(numbers: Array, found: Array, rounding: Array) -> bool:
     for axis in range(numbers.ndim):
         own, theirs, allowed = (np.moveaxis(each, axis, 0).reshape(numbers.shape[axis], -1)
                                 for each in (numbers, found, rounding))  # fmt: skip
-        if own.shape[1] < _WEIGHTS_IN_USE_FEWEST:
+        if own.shape[1] < _FEWEST_TO_FIT:
             continue
         centred, mean = own - own.mean(1, keepdims=True), theirs.mean(1, keepdims=True)
         square = np.sum(np.square(centred), axis=1, keepdims=True)

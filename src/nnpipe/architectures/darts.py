@@ -165,7 +165,7 @@ def _mixed_class() -> Any:
 
 
 _BETAS = (0.5, 0.999)  # of Adam (Liu et al. 2019)
-_ARCHITECTURE_STEPS_SMALL = 0.01  # of the finite difference, divided by the norm of the gradient (Liu et al. 2019)
+_FINITE_STEP = 0.01  # of the finite difference, divided by the norm of the gradient (Liu et al. 2019)
 _JUDGED = 128  # samples of which the Hessian is taken
 _ITERATIONS, _TOLERANCE = 10, 1e-2  # of the power iteration
 
@@ -254,7 +254,7 @@ def unrolled_gradient(model: Any, train: dict[str, Any], validation: dict[str, A
             weight.sub_(rate * direction)
     direct, *at = torch.autograd.grad(_loss(model, validation), [model.alpha, *weights])
     norm = torch.sqrt(sum(each.square().sum() for each in at))
-    small = _ARCHITECTURE_STEPS_SMALL / norm.clamp_min(1e-12)
+    small = _FINITE_STEP / norm.clamp_min(1e-12)
     sides = []
     for sign in (1.0, -1.0):
         with torch.no_grad():

@@ -360,7 +360,7 @@ def _widen(graph: Any, others: Collection[int]) -> None:
     """Replace types of floats wherever a graph, or one inside it, states them."""
     from onnx import TensorProto, numpy_helper
 
-    for tensor in _tensors_onnx_normal_form(graph):
+    for tensor in _iter_tensors(graph):
         if tensor.data_type in others:
             wide = numpy_helper.to_array(tensor).astype(np.float32)
             tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
@@ -375,7 +375,7 @@ def _widen(graph: Any, others: Collection[int]) -> None:
                 _widen(inner, others)
 
 
-def _tensors_onnx_normal_form(graph: Any) -> Iterator[Any]:
+def _iter_tensors(graph: Any) -> Iterator[Any]:
     """Yield the constants of a graph, without those of graphs inside."""
     yield from graph.initializer
     for node in graph.node:

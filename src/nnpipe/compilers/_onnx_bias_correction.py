@@ -262,6 +262,7 @@ def _given(session: Any, values: Batch) -> dict[str, Any]:
 # are common: normalisations whose scale is initialised with 0, and pruning.
 
 _LARGEST = 2.0**30  # the largest integer of a bias, half of the largest that 32 bits hold
+_OF_DEAD_LAYERS = 2.0**-16  # the scale of weights in layers where no channel has any
 
 
 def restore_dead_biases(floats: Any, quantised: Any) -> None:
@@ -276,42 +277,34 @@ def restore_dead_biases(floats: Any, quantised: Any) -> None:
     """
     from onnx import numpy_helper
 
+    biases = {node.name: node.input[2] for node in floats.node if node.op_type in _LAYERS and len(node.input) > 2}
     given = {constant.name: constant for constant in floats.initializer}
     constants = {constant.name: constant for constant in quantised.initializer}
     makers = {node.output[0]: node for node in quantised.node if node.op_type == "DequantizeLinear"}
-    before = {node.name: node for node in floats.node}
-
-    def store(name: str, values: Any) -> None:
-        constants[name].CopyFrom(numpy_helper.from_array(values, name))
+    before: dict[str, Any] = {}  # layers may share weights, of which the first one changes the scale
 
     for node in quantised.node:
-        own = before.get(node.name)
-        if node.op_type not in _LAYERS or own is None or len(own.input) < 3 or own.input[2] not in given:
+        if biases.get(node.name) not in given or any(name not in makers for name in node.input[1:3]):
             continue
-        if len(node.input) < 3 or node.input[1] not in makers or node.input[2] not in makers:
-            continue
-        names = [*makers[node.input[1]].input, *makers[node.input[2]].input[:2]]
+        weight, bias = (makers[name] for name in node.input[1:3])
+        names = [*weight.input, *bias.input[:2]]
         if len(names) != 5 or any(name not in constants for name in names):
             continue
-        weights, scales, zero, integers, bias_scales = (numpy_helper.to_array(constants[name]) for name in names)
+        for name in names:
+            before.setdefault(name, numpy_helper.to_array(constants[name]))
+        weights, scales, zero, integers, bias_scales = (before[name] for name in names)
         if scales.size < 2 or bias_scales.size != scales.size:
             continue
-        axis = next((each.i for each in makers[node.input[1]].attribute if each.name == "axis"), 1)
+        axis = next((each.i for each in weight.attribute if each.name == "axis"), 1)
         rows = np.moveaxis(weights, axis, 0).reshape(scales.size, -1)
         dead = ~np.any(rows != zero.reshape(-1, 1), axis=1)
         if not dead.any():
             continue
-        bias = numpy_helper.to_array(given[own.input[2]]).ravel()
-        inputs = bias_scales / scales  # the scale of the input
-        least = np.abs(bias) / (inputs * _LARGEST)
-        common = np.median(scales[~dead]) if not dead.all() else np.abs(bias).max() / inputs.max() / 2**16
-        fitting = np.where(dead, np.maximum(common, least), scales).astype(scales.dtype)
-        if not np.all(fitting > 0):  # no channel has weights or a bias
+        finer = np.where(dead, _OF_DEAD_LAYERS if dead.all() else np.median(scales[~dead]), scales)
+        finer_biases = bias_scales * finer / scales
+        exact = np.rint(numpy_helper.to_array(given[biases[node.name]]).ravel() / finer_biases)
+        if np.any(np.abs(exact[dead]) > _LARGEST):
             continue
-        finer = (fitting * inputs).astype(bias_scales.dtype)
-        store(names[1], fitting)
-        store(
-            names[3],
-            np.where(dead, np.rint(bias / finer), integers.ravel()).astype(integers.dtype).reshape(integers.shape),
-        )
-        store(names[4], finer)
+        exact = np.where(dead, exact, integers.ravel()).reshape(integers.shape)
+        for name, values in ((names[1], finer), (names[3], exact), (names[4], finer_biases)):
+            constants[name].CopyFrom(numpy_helper.from_array(values.astype(before[name].dtype), name))

@@ -16,7 +16,7 @@ import numpy as np
 
 from nnpipe.compilers._quantisation import GraphStep, touching
 from nnpipe.compilers._tflite_ranges import PASSING
-from nnpipe.compilers._tflite_ranges import operator_kind as operator_kind_tflite_float_parts
+from nnpipe.compilers._tflite_ranges import operator_kind as tflite_operator_kind
 from nnpipe.core.errors import CompileError
 from nnpipe.frameworks.torch_program import QUANTISED
 
@@ -219,13 +219,13 @@ def _fix(observer: Any, found: Any) -> None:
 
 
 # Where operators with weights take their input and the weights.
-_TFLITE_REQUANTISATION_WEIGHTED = {
+_TFLITE_WEIGHTED = {
     "CONV_2D": (0, 1),
     "DEPTHWISE_CONV_2D": (0, 1),
     "FULLY_CONNECTED": (0, 1),
     "TRANSPOSE_CONV": (2, 1),
 }
-_TFLITE_REQUANTISATION_LIMITS = ("RELU", "RELU6", "RELU_N1_TO_1")  # their results have scales of their own
+_TFLITE_LIMITS = ("RELU", "RELU6", "RELU_N1_TO_1")  # their results have scales of their own
 _STEPS, _WEIGHT_STEPS = 255, 127
 
 
@@ -246,22 +246,22 @@ def with_loadable_ranges(content: bytes, floats: Collection[str]) -> bytes:
     widened: set[int] = set()
     for operator in model.subgraphs[0].operators:
         kind, result = (
-            operator_kind_tflite_float_parts(model, operator),
+            tflite_operator_kind(model, operator),
             int(operator.outputs[0]) if len(operator.outputs) else -1,
         )
         if result < 0 or tensors[result].name.decode() in floats or _range(tensors[result]) is None:
             continue
-        if kind in _TFLITE_REQUANTISATION_WEIGHTED:
-            taken, weights = (tensors[int(operator.inputs[place])] for place in _TFLITE_REQUANTISATION_WEIGHTED[kind])
+        if kind in _TFLITE_WEIGHTED:
+            taken, weights = (tensors[int(operator.inputs[place])] for place in _TFLITE_WEIGHTED[kind])
             factor = widening(
-                _scale_tflite_requantisation(taken),
+                _tensor_scale(taken),
                 _weight_scale(model, weights),
-                _scale_tflite_requantisation(tensors[result]),
+                _tensor_scale(tensors[result]),
             )
             if factor > 1:
                 _widen(tensors[result], factor)
                 widened.add(result)
-        elif kind in PASSING and kind not in _TFLITE_REQUANTISATION_LIMITS and int(operator.inputs[0]) in widened:
+        elif kind in PASSING and kind not in _TFLITE_LIMITS and int(operator.inputs[0]) in widened:
             own, other = tensors[result].quantization, tensors[int(operator.inputs[0])].quantization
             own.min, own.max = other.min, other.max
             widened.add(result)
@@ -276,7 +276,7 @@ def _range(tensor: Any) -> tuple[float, float] | None:
     return min(float(found.min[0]), 0.0), max(float(found.max[0]), 0.0)
 
 
-def _scale_tflite_requantisation(tensor: Any) -> float:
+def _tensor_scale(tensor: Any) -> float:
     low, high = _range(tensor) or (0.0, 0.0)
     return (high - low) / _STEPS
 

@@ -15,7 +15,7 @@ from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.model_folder import (
     GENAI,
     TRANSFORMERS,
-    TRANSFORMERS_FOLDER_CONFIGURATION,
+    TRANSFORMERS_CONFIGURATION,
     listed_folder,
     read_folder,
     write_genai_archive,
@@ -57,14 +57,14 @@ class ONNXRuntimeGenAIBuilder(BlockwiseWeights):
         return self.precision
 
     def _write(self, artifact: Artifact, destination: Path, calibration: Calibration | None) -> IOSpec:
-        source = listed_folder(artifact.path, TRANSFORMERS_FOLDER_CONFIGURATION)
+        source = listed_folder(artifact.path, TRANSFORMERS_CONFIGURATION)
         read_folder(source)  # refuses what would run code
         TextTokenizer.read(source / "tokenizer.json")
         with temporary_folder() as folder:
             given, made = folder / "model", folder / "made"
             given.mkdir()
             # A copy without pickles and code, of which the builder could take notice.
-            for name in (TRANSFORMERS_FOLDER_CONFIGURATION, "tokenizer.json", *_TAKEN):
+            for name in (TRANSFORMERS_CONFIGURATION, "tokenizer.json", *_TAKEN):
                 for file in source.glob(name):
                     (given / file.name).symlink_to(file.resolve())
             self._build(given, made, folder / "cache")

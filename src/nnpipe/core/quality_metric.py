@@ -139,7 +139,7 @@ class QualityMetric:
         """
         assert self.alike is not None
         assert self.statistic is not None
-        kinds, first = numbered(np.asarray(self.alike(evaluation)))
+        kinds, first = index_distinct(np.asarray(self.alike(evaluation)))
         return kinds, self.statistic(evaluation.take(first))
 
 
@@ -157,7 +157,7 @@ def mean_of(values: Floats) -> Statistic:
     return mean
 
 
-def numbered(found: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def index_distinct(found: npt.NDArray[np.integer[Any]]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the index of each number among the distinct ones in ascending order, and the place of one of each."""
     least, most = int(found.min(initial=0)), int(found.max(initial=0))
     if most - least > 4 * len(found):

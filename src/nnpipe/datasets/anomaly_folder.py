@@ -18,7 +18,7 @@ from nnpipe.datasets._split import TEST, TRAIN, splits_named
 from nnpipe.datasets.image_files import SUFFIXES, ImageFilesDataset, decoded, decoded_values
 from nnpipe.datasets.in_memory import checked_indices
 from nnpipe.datasets.listed_files import ClassifiedFilesDataset
-from nnpipe.datasets.wav_files import SUFFIXES as WavFilesSUFFIXES
+from nnpipe.datasets.wav_files import SUFFIXES as WAV_SUFFIXES
 from nnpipe.datasets.wav_files import clip
 from nnpipe.tasks.anomaly.task import CLIP, AnomalyDetection
 from nnpipe.tasks.anomaly_map.task import AnomalyMaps
@@ -178,9 +178,9 @@ class AnomalySoundsDataset(ClassifiedFilesDataset):
         parts = splits_named(path.name for path in folders_in(root)) if root.is_dir() else {}
         found: list[tuple[Path, int]] = []
         for name, code in parts.items():
-            found += [(path, code) for path in files_in(root / name, WavFilesSUFFIXES)]
+            found += [(path, code) for path in files_in(root / name, WAV_SUFFIXES)]
         if not parts and root.is_dir():
-            found = [(path, TRAIN) for path in files_in(root, WavFilesSUFFIXES)]
+            found = [(path, TRAIN) for path in files_in(root, WAV_SUFFIXES)]
         if not found:
             raise DatasetError(f"{root} holds no wav files, neither by themselves nor in train and test")
         kinds = np.array([self.anomaly_text in path.name for path, _ in found], np.int64)

@@ -15,7 +15,7 @@ from nnpipe.core.layout import Shape
 from nnpipe.core.tensor_meaning import InputMeaning
 from nnpipe.core.tensors import Batch, DatasetSpec, IOSpec, show_shape
 from nnpipe.decoders._input_frames import coco_classes, frames
-from nnpipe.decoders._input_frames import input_size as input_size_input_frames
+from nnpipe.decoders._input_frames import input_size as frame_size
 from nnpipe.decoders.detection_decoder import (
     ORDERS,
     Array,
@@ -29,8 +29,6 @@ from nnpipe.decoders.detection_decoder import (
     input_size,
     padded_boxes,
 )
-from nnpipe.decoders.detection_decoder import Array as DetectionDecoderArray
-from nnpipe.decoders.detection_decoder import Array as DetectionDecoderArray_
 from nnpipe.tasks.instance_segmentation.task import InstanceSegmentation
 
 
@@ -142,9 +140,7 @@ class FinishedBoxesDecoder(DetectionDecoder):
         numbers = np.where(np.arange(boxes.shape[1]) < np.asarray(counts).reshape(-1, 1), numbers, -1)
         return Candidates(boxes, scores.astype(np.float32), numbers)
 
-    def _parts(
-        self, outputs: Batch
-    ) -> tuple[DetectionDecoderArray, DetectionDecoderArray, DetectionDecoderArray, DetectionDecoderArray]:
+    def _parts(self, outputs: Batch) -> tuple[Array, Array, Array, Array]:
         boxes = [output for output in outputs.values() if output.ndim == 3 and output.shape[2] == 4]
         if len(boxes) != 1:
             raise self._misfit(outputs)
@@ -178,11 +174,11 @@ class FinishedBoxesDecoder(DetectionDecoder):
         return SpecMismatch(f"expected {_EXPECTED}; the model gives {given}")
 
 
-def _whole(values: DetectionDecoderArray) -> bool:
+def _whole(values: Array) -> bool:
     return bool(np.all(values == np.rint(values)))
 
 
-def _most(values: DetectionDecoderArray) -> float:
+def _most(values: Array) -> float:
     return float(values.max(initial=0))
 
 
@@ -237,7 +233,7 @@ class SSDDecoder(DetectionDecoder):
                 f"expected offsets (n, {len(anchors)}, 4) and scores (n, {len(anchors)}, classes); "
                 f"the model gives {shapes}"
             )
-        offsets, scores = (_flat_ssd(outputs[name], len(anchors)) for name in pair)
+        offsets, scores = (_flatten_anchors(outputs[name], len(anchors)) for name in pair)
         moved = offsets.astype(np.float32) / np.array([10, 10, 5, 5], np.float32)
         centre = moved[..., :2] * anchors[:, 2:] + anchors[:, :2]
         with np.errstate(over="ignore"):  # boxes without end are dropped
@@ -272,7 +268,7 @@ class SSDDecoder(DetectionDecoder):
         return np.concatenate(found).astype(np.float32)
 
 
-def _flat_ssd(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
+def _flatten_anchors(output: npt.NDArray[Any], anchors: int) -> npt.NDArray[Any]:
     return output.reshape(len(output), anchors, output.shape[-1])
 
 
@@ -313,17 +309,13 @@ class MaskRCNNDecoder(FinishedBoxesDecoder):
         chosen = np.zeros((*found["scores"].shape, *masks.shape[2:]), np.float32)
         for place, (which, *_) in enumerate(pictures):
             chosen[place, : len(which)] = masks[place][which]
-        whole = (
-            masks.shape[2:] == input_size_input_frames(io, inputs)
-            if self.covers == "auto"
-            else self.covers == "picture"
-        )
+        whole = masks.shape[2:] == frame_size(io, inputs) if self.covers == "auto" else self.covers == "picture"
         if whole:
             return {name: each for name, each in found.items() if name != "boxes"} | {"masks": chosen}
         return found | {"box_masks": chosen}
 
 
-def _parts(outputs: Batch) -> tuple[Batch, DetectionDecoderArray_]:
+def _parts(outputs: Batch) -> tuple[Batch, Array]:
     """Return the outputs other than masks with an axis of pictures, and the masks ``(n, k, rows, columns)``."""
     name, masks = max(outputs.items(), key=lambda item: item[1].ndim)
     rest = {other: each for other, each in outputs.items() if other != name}

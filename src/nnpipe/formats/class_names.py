@@ -51,7 +51,7 @@ def onnx_class_names(path: str | Path) -> tuple[str, ...]:
             if _KEY in parts and _VALUE in parts:
                 properties[text(data, parts[_KEY])] = text(data, parts[_VALUE])
         for name in _PROPERTIES:
-            if found := _listed(properties.get(name, "")):
+            if found := _parse_names(properties.get(name, "")):
                 return found
         lists = set()
         for graph in spans(data, whole, _MODEL_GRAPH):
@@ -70,7 +70,7 @@ def _class_labels(data: memoryview, node: tuple[int, int]) -> set[tuple[str, ...
     return found - {()}
 
 
-def _listed(said: str) -> tuple[str, ...]:
+def _parse_names(said: str) -> tuple[str, ...]:
     """Return the texts of a list, or of a dictionary by numbers from 0, in JSON or Python; nothing for other texts."""
     said = said.strip()
     if len(said) > _LIMIT or said[:1] + said[-1:] not in ("[]", "{}"):
@@ -103,7 +103,7 @@ def tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
     path = Path(path)
     outputs = list(read_tflite(path).outputs)
     try:
-        described = _described_outputs(path)
+        described = _label_files(path)
     except Damaged as error:
         raise ArtifactError(f"{path}: its metadata are damaged: {error}") from None
     if len(described) != len(outputs):
@@ -112,7 +112,7 @@ def tflite_class_names(path: str | Path) -> dict[str, tuple[str, ...]]:
     return {output: found for output, found in names.items() if found}
 
 
-def _described_outputs(path: Path) -> list[list[str]]:
+def _label_files(path: Path) -> list[list[str]]:
     """Return the files with labels of each output that the metadata describe."""
     with open(path, "rb") as handle:
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))

@@ -33,6 +33,7 @@ def check_text_heaps(source: Path | bytes) -> None:
 
 
 def _check(content: bytes | mmap.mmap) -> None:
+    left = len(content) // _OBJECT.size  # sound heaps do not overlap, so that they have no more parts
     start = content.find(_SIGNATURE)
     while start >= 0:
         head = content[start + 8 : start + _HEADER]
@@ -40,7 +41,8 @@ def _check(content: bytes | mmap.mmap) -> None:
         place = start + _HEADER
         while place + _OBJECT.size <= end:
             index, _, _, size = _OBJECT.unpack(content[place : place + _OBJECT.size])
-            if index == 0 and size == 0:
+            left -= 1
+            if (index == 0 and size == 0) or left < 0:
                 raise ValueError(f"a heap of texts is damaged at byte {place:,}")
             place += size if index == 0 else _OBJECT.size + (size + 7) // 8 * 8
         start = content.find(_SIGNATURE, start + 1)

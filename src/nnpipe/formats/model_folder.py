@@ -210,7 +210,7 @@ GENAI = "genai"
 """The format of such an archive, as artifacts name it."""
 
 _IO = "io.json"
-_GENAI_ARCHIVE_MOST_FILES, _LARGEST_IO, _GENAI_ARCHIVE_BLOCK = 4096, 1 << 20, 1 << 20
+_LARGEST_IO = 1 << 20
 
 
 def write_genai_archive(path: Path, folder: Path, io: IOSpec) -> None:
@@ -248,7 +248,7 @@ def _read_genai_archive(path: Path, folder: Path | None) -> IOSpec:
         with zipfile.ZipFile(path) as archive:
             check_stored(path, archive, "models of onnxruntime-genai")
             infos = {info.filename: info for info in archive.infolist()}
-            if _IO not in infos or len(infos) > _GENAI_ARCHIVE_MOST_FILES or infos[_IO].file_size > _LARGEST_IO:
+            if _IO not in infos or len(infos) > _MOST_FILES or infos[_IO].file_size > _LARGEST_IO:
                 raise ArtifactError(
                     f"{path}: an archive, but not of a model of onnxruntime-genai; build it with nnpipe"
                 )
@@ -261,7 +261,7 @@ def _read_genai_archive(path: Path, folder: Path | None) -> IOSpec:
                     raise ArtifactError(f"{path}: its entry {name[:60]!r} is no file of a flat folder")
                 assert folder is not None
                 with archive.open(name) as source, open(folder / name, "xb") as to:
-                    shutil.copyfileobj(source, to, _GENAI_ARCHIVE_BLOCK)
+                    shutil.copyfileobj(source, to, _BLOCK)
             return io
     except (SpecMismatch, KeyError, TypeError, AttributeError) as error:
         raise ArtifactError(f"{path}: its description of inputs and outputs is damaged: {error}") from None
@@ -270,7 +270,7 @@ def _read_genai_archive(path: Path, folder: Path | None) -> IOSpec:
         raise ArtifactError(f"{path}: damaged, or no model of onnxruntime-genai: {cause}") from None
 
 
-TRANSFORMERS_FOLDER_CONFIGURATION = "config.json"
+TRANSFORMERS_CONFIGURATION = "config.json"
 _MOST_LAYERS, _GREATEST = 1024, 1 << 31
 _WHOLE = 384  # pixels; images of this size and above are not cropped
 _COUNTS = ("layer", "depth", "block", "stage")
@@ -331,22 +331,20 @@ def read_folder(folder: Path) -> TransformersFolder:
     ArtifactError
         If a file is missing, damaged or too large, or if the model needs its own code.
     """
-    if not (folder / TRANSFORMERS_FOLDER_CONFIGURATION).is_file():
+    if not (folder / TRANSFORMERS_CONFIGURATION).is_file():
         raise ArtifactError(
-            f"{folder}: not a folder that save_pretrained wrote; it has no {TRANSFORMERS_FOLDER_CONFIGURATION}"
+            f"{folder}: not a folder that save_pretrained wrote; it has no {TRANSFORMERS_CONFIGURATION}"
         )
-    config = read_object(folder / TRANSFORMERS_FOLDER_CONFIGURATION)
+    config = read_object(folder / TRANSFORMERS_CONFIGURATION)
     for name, value in entries(config):
         if name in ("auto_map", "quantization_config", "trust_remote_code"):
             raise ArtifactError(
-                f"{folder / TRANSFORMERS_FOLDER_CONFIGURATION}: {name} asks for additional code or packages; not loaded"
+                f"{folder / TRANSFORMERS_CONFIGURATION}: {name} asks for additional code or packages; not loaded"
             )
         if isinstance(value, int) and not isinstance(value, bool):
             most = _MOST_LAYERS if any(word in name for word in _COUNTS) else _GREATEST
             if abs(value) > most:
-                raise ArtifactError(
-                    f"{folder / TRANSFORMERS_FOLDER_CONFIGURATION}: {name[:60]} is {value}, more than {most}"
-                )
+                raise ArtifactError(f"{folder / TRANSFORMERS_CONFIGURATION}: {name[:60]} is {value}, more than {most}")
     weights = tuple(sorted(folder.glob("*.safetensors")))
     if not weights:
         raise ArtifactError(

@@ -75,7 +75,7 @@ def read_nodes(path: str | Path) -> list[ONNXNode]:
     """
     found: list[ONNXNode] = []
     with mapped_onnx(path) as data:
-        reader = _OnnxNodesReader(data, found)
+        reader = _NodesReader(data, found)
         for graph in spans(data, (0, len(data)), _GRAPH):
             reader.graph(graph, 0)
         for function in spans(data, (0, len(data)), _FUNCTIONS):
@@ -85,7 +85,7 @@ def read_nodes(path: str | Path) -> list[ONNXNode]:
 
 
 @dataclass
-class _OnnxNodesReader:
+class _NodesReader:
     data: memoryview
     found: list[ONNXNode]
 
@@ -314,10 +314,9 @@ class _Reader:
 #
 # Field numbers are those of ``onnx/onnx.proto3``.
 
-_ONNX_CONTENTS_GRAPH, _ONNX_CONTENTS_NODE, _INITIALIZER = 7, 1, 5
-_OP_TYPE, _ONNX_CONTENTS_ATTRIBUTE, _ONNX_CONTENTS_DOMAIN = 4, 5, 7
+_INITIALIZER, _OP_TYPE = 5, 4
 _TENSOR = 5
-_ONNX_CONTENTS_DIMS, _DATA_TYPE = 1, 2
+_DATA_TYPE = 2
 
 
 @dataclass
@@ -363,22 +362,20 @@ def read_contents(path: str | Path) -> Contents:
     """
     found = Contents()
     with mapped_onnx(path) as data:
-        for graph in spans(data, (0, len(data)), _ONNX_CONTENTS_GRAPH):
+        for graph in spans(data, (0, len(data)), _GRAPH):
             _count(data, graph, found)
     return found
 
 
 def _count(data: memoryview, graph: Span, found: Contents) -> None:
     for number, span in messages(data, graph):
-        if number == _ONNX_CONTENTS_NODE:
-            words = {4: "", 7: ""} | {
-                n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _ONNX_CONTENTS_DOMAIN)
-            }
-            kind, domain = words[_OP_TYPE], words[_ONNX_CONTENTS_DOMAIN]
+        if number == _NODE:
+            words = {4: "", 7: ""} | {n: text(data, v) for n, v in messages(data, span) if n in (_OP_TYPE, _DOMAIN)}
+            kind, domain = words[_OP_TYPE], words[_DOMAIN]
             if kind != "Constant":
                 found.operations[kind if domain in ("", "ai.onnx") else f"{domain}.{kind}"] += 1
                 continue
-            for attribute in spans(data, span, _ONNX_CONTENTS_ATTRIBUTE):
+            for attribute in spans(data, span, _ATTRIBUTE):
                 for tensor in spans(data, attribute, _TENSOR):
                     dtype, extents = _tensor(data, tensor)
                     found.count_matrix(dtype, extents)
@@ -392,7 +389,7 @@ def _tensor(data: memoryview, span: Span) -> tuple[str, list[int]]:
     """Return the element type and the lengths of the axes of a constant."""
     extents, dtype = [], ""
     for part, value in fields(data, span):
-        if part == _ONNX_CONTENTS_DIMS:
+        if part == _DIMS:
             extents += integers(data, value)
         elif part == _DATA_TYPE and isinstance(value, int):
             dtype = DTYPES.get(value, f"type {value}")

@@ -260,24 +260,10 @@ def operator_name(code: int) -> str:
 #
 # Field numbers are those of ``tflite/schema/schema.fbs`` (schema version 3).
 
-_TFLITE_PROGRAM_MODEL_OPERATOR_CODES, _TFLITE_PROGRAM_MODEL_SUBGRAPHS, _TFLITE_PROGRAM_MODEL_BUFFERS = 1, 2, 4
-_TFLITE_PROGRAM_GRAPH_TENSORS, _TFLITE_PROGRAM_GRAPH_OPERATORS = 0, 3
-_TENSOR_SHAPE, _TFLITE_PROGRAM_TENSOR_BUFFER, _TFLITE_PROGRAM_TENSOR_NAME, _TENSOR_VARIABLE, _TENSOR_SPARSITY = (
-    0,
-    2,
-    3,
-    5,
-    6,
-)
-(
-    _TFLITE_PROGRAM_OPERATOR_CODE,
-    _TFLITE_PROGRAM_OPERATOR_INPUTS,
-    _TFLITE_PROGRAM_OPERATOR_OUTPUTS,
-    _TFLITE_PROGRAM_OPERATOR_OPTIONS,
-) = 0, 1, 2, 4
+_TENSOR_SHAPE, _TENSOR_VARIABLE, _TENSOR_SPARSITY = 0, 5, 6
 _OPERATOR_CUSTOM_OPTIONS, _OPERATOR_INTERMEDIATES = 5, 8
 
-_TFLITE_PROGRAM_LIST_LIMIT = 1 << 12
+_PROGRAM_LIST_LIMIT = 1 << 12
 _ELEMENT_LIMIT = 1 << 28
 
 Number = TypeVar("Number", int, float)
@@ -373,27 +359,22 @@ def read_program(path: Path) -> TFLiteProgram:
         data = memoryview(mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ))
     try:
         model = FlatBufferTable.root(data)
-        graph = next(model.tables(_TFLITE_PROGRAM_MODEL_SUBGRAPHS))
-        codes = [_code(table) for table in model.tables(_TFLITE_PROGRAM_MODEL_OPERATOR_CODES)]
-        buffers = [_content(table) for table in model.tables(_TFLITE_PROGRAM_MODEL_BUFFERS)] or [(0, 0)]
+        graph = next(model.tables(_MODEL_SUBGRAPHS))
+        codes = [_code(table) for table in model.tables(_MODEL_OPERATOR_CODES)]
+        buffers = [_content(table) for table in model.tables(_MODEL_BUFFERS)] or [(0, 0)]
         tensors = tuple(
-            _tensor(table, buffers[table.integer(_TFLITE_PROGRAM_TENSOR_BUFFER, "<I")], data)
-            for table in graph.tables(_TFLITE_PROGRAM_GRAPH_TENSORS)
+            _tensor(table, buffers[table.integer(_TENSOR_BUFFER, "<I")], data) for table in graph.tables(_GRAPH_TENSORS)
         )
         operators = tuple(
             ProgramOperator(
-                *codes[table.integer(_TFLITE_PROGRAM_OPERATOR_CODE, "<I")],
-                tuple(
-                    int(n) for n in table.numbers(_TFLITE_PROGRAM_OPERATOR_INPUTS, "<i4", _TFLITE_PROGRAM_LIST_LIMIT)
-                ),
-                tuple(
-                    int(n) for n in table.numbers(_TFLITE_PROGRAM_OPERATOR_OUTPUTS, "<i4", _TFLITE_PROGRAM_LIST_LIMIT)
-                ),
-                table.table(_TFLITE_PROGRAM_OPERATOR_OPTIONS),
-                tuple(int(n) for n in table.numbers(_OPERATOR_INTERMEDIATES, "<i4", _TFLITE_PROGRAM_LIST_LIMIT)),
-                table.numbers(_OPERATOR_CUSTOM_OPTIONS, "<u1", _TFLITE_PROGRAM_LIST_LIMIT).tobytes(),
+                *codes[table.integer(_OPERATOR_CODE, "<I")],
+                tuple(int(n) for n in table.numbers(_OPERATOR_INPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
+                tuple(int(n) for n in table.numbers(_OPERATOR_OUTPUTS, "<i4", _PROGRAM_LIST_LIMIT)),
+                table.table(_OPERATOR_OPTIONS),
+                tuple(int(n) for n in table.numbers(_OPERATOR_INTERMEDIATES, "<i4", _PROGRAM_LIST_LIMIT)),
+                table.numbers(_OPERATOR_CUSTOM_OPTIONS, "<u1", _PROGRAM_LIST_LIMIT).tobytes(),
             )
-            for table in graph.tables(_TFLITE_PROGRAM_GRAPH_OPERATORS)
+            for table in graph.tables(_GRAPH_OPERATORS)
         )
     except (Damaged, SpecMismatch, IndexError) as error:
         raise ArtifactError(f"{path}: not a usable TensorFlow Lite model: {error}") from None
@@ -401,7 +382,7 @@ def read_program(path: Path) -> TFLiteProgram:
 
 
 def _tensor(table: FlatBufferTable, held: tuple[int, int], data: memoryview) -> ProgramTensor | None:
-    name = table.text(_TFLITE_PROGRAM_TENSOR_NAME) or "unnamed"
+    name = table.text(_TENSOR_NAME) or "unnamed"
     try:
         spec = _spec(name, table)
     except SpecMismatch:  # its type or its quantisation is not known

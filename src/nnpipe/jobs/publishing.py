@@ -141,7 +141,7 @@ VARIABLE = "NNPIPE_SETTLE"
 It is not an option, since addresses may contain passwords, which must not appear on a command line.
 """
 
-COLLECT_RESULTS_LOG = "log.txt"
+COLLECTED_LOG = "log.txt"
 """The name of the artifact with the end of a job's log."""
 
 HISTORY = "progress"
@@ -185,7 +185,7 @@ def collect_results(database: RunDatabase, job: JobRecord) -> None:
         database.figures.put_history(job.id, HISTORY, rows, at=0)
     if database.opened_by[1] is not None:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / COLLECT_RESULTS_LOG
+            path = Path(folder) / COLLECTED_LOG
             path.write_bytes(log)
             database.artifacts.put_file(job.id, path.name, path)
     publish_end(job, reports, log)

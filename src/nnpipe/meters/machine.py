@@ -186,7 +186,7 @@ class RAPLMeter(EnergyMeter):
             hint = "" if there else "; virtual machines, and processors other than of Intel and AMD, show none"
             raise NotSupported(f"RAPL: no zone {' or '.join(self.domains)}: {why}{hint}")
         twice = {name for name, _ in zones if [other for other, _ in zones].count(name) > 1}
-        return [_counter_rapl(f"{name} of {folder.name}" if name in twice else name, folder) for name, folder in zones]
+        return [_rapl_counter(f"{name} of {folder.name}" if name in twice else name, folder) for name, folder in zones]
 
 
 def _zones(root: Path) -> Iterator[tuple[str, Path]]:
@@ -204,7 +204,7 @@ def _zones(root: Path) -> Iterator[tuple[str, Path]]:
                 continue
 
 
-def _counter_rapl(name: str, folder: Path) -> EnergyCounter:
+def _rapl_counter(name: str, folder: Path) -> EnergyCounter:
     file = folder / "energy_uj"
 
     def read() -> int:

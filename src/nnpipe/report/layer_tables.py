@@ -328,7 +328,7 @@ def _work(row: LayerTime) -> tuple[float, float] | None:
     return (operations, traffic) if operations and traffic else None
 
 
-_MEMORY_USE_LEAST = 1 << 20  # bytes below which pages of the system hide a difference
+_LEAST_MEMORY = 1 << 20  # bytes below which pages of the system hide a difference
 _NEAR = 0.2
 
 
@@ -375,7 +375,7 @@ class MemoryUse:
         return [told, f"memory while it runs: {size(self.peak_bytes)} more at the peak{beside}"]
 
     def _why_loaded(self) -> str:
-        if max(self.loaded_bytes, self.file_bytes) < _MEMORY_USE_LEAST:
+        if max(self.loaded_bytes, self.file_bytes) < _LEAST_MEMORY:
             return ""
         if self.loaded_bytes > (1 + _NEAR) * self.file_bytes:
             return ": weights are copied into the layout of the kernels, or the memory for values is taken already"
@@ -385,7 +385,7 @@ class MemoryUse:
 
     def _why_peak(self, live: int) -> str:
         peak = self.peak_bytes or 0
-        if max(peak, live) < _MEMORY_USE_LEAST:
+        if max(peak, live) < _LEAST_MEMORY:
             return "; both are too small to be told apart from the system's pages"
         if peak > (1 + _NEAR) * live:
             return ": an arena keeps more than lives at once, and kernels have buffers of their own"

@@ -14,7 +14,7 @@ from nnpipe.training.optimization import AdamW, Schedule, TorchSchedule
 from nnpipe.training.options import TrainerOptions
 
 _HINT = "give sequences by data set and split, such as {'digits': {'train': ArraySequence(...), 'test': ...}}"
-USER_INPUTS_ONLY = "data"
+ONLY_DATASET = "data"
 """The name of a data set that was given without one."""
 
 
@@ -43,11 +43,11 @@ def datasets_of(given: Any, seed: int) -> dict[str, dict[str, Any]]:
         If a value is not a sequence; the message says how to make one of it.
     """
     if _goes(given):
-        given = {USER_INPUTS_ONLY: {"train": given}}
+        given = {ONLY_DATASET: {"train": given}}
     if not isinstance(given, Mapping):
         raise ConfigError(f"datasets is a {kind_of(given)}; {_hint(given)}")
     if given and all(_goes(part) for part in given.values()):
-        given = {USER_INPUTS_ONLY: given}
+        given = {ONLY_DATASET: given}
     found: dict[str, dict[str, Any]] = {}
     for name, parts in given.items():
         if not isinstance(parts, Mapping):

@@ -317,10 +317,10 @@ class LetterNetwork(Module):
             raise ConfigError(f"LetterNetwork: dropout is {dropout}; it must be at least 0 and below 1")
         if width % heads:
             raise ConfigError(f"LetterNetwork: the width {width} is no multiple of the {heads} heads")
-        self.module = _module_letter_network(letters, length, width, heads, hidden, layers, dropout, input)
+        self.module = _letter_module(letters, length, width, heads, hidden, layers, dropout, input)
 
 
-def _module_letter_network(
+def _letter_module(
     letters: int, length: int, width: int, heads: int, hidden: int, layers: int, dropout: float, input: str
 ) -> Any:
     import torch

@@ -175,7 +175,7 @@ def _renamed(graph: NetworkGraph, prefix: str, weights: dict[str, np.ndarray]) -
     return replace(graph, entries=tuple(entries), inputs=moved(graph.inputs), outputs=moved(graph.outputs))
 
 
-_UNKNOWN_LAYERS_TRAINING = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
+_TRAINING_ARGUMENT = re.compile(r"(^|_)(initializer|regularizer|constraint)$")
 # Entries that Keras 2 wrote beside the arguments, and arguments without effect at these values.
 _BESIDE = frozenset({"batch_input_shape", "build_config", "query_shape", "key_shape", "value_shape", "implementation"})
 _NEUTRAL: dict[str, Any] = {"groups": 1, "dtype": "float32"}
@@ -241,7 +241,7 @@ def _modern(keras: Any, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
     known = _arguments(cls)
     found: dict[str, Any] = {}
     for key, value in (config if isinstance(config, Mapping) else {}).items():
-        if _UNKNOWN_LAYERS_TRAINING.search(key) or key in _BESIDE:
+        if _TRAINING_ARGUMENT.search(key) or key in _BESIDE:
             continue
         if key not in known:
             if value in (None, False) or _NEUTRAL.get(key) == value:

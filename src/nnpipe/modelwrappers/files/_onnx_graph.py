@@ -239,7 +239,7 @@ class ONNXSource:
         self.file.check_external()
         try:
             model = _unzipped(self.file) if self.file.zipped else ir.load(self.file.path)
-            small = [value for value in _external(model) if value.const_value.nbytes <= _SMALL]
+            small = [value for value in _external_weights(model) if value.const_value.nbytes <= _SMALL]
             _load(small)  # shapes may follow from them
         except Exception as error:  # protobuf, onnx_ir and file errors share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
@@ -252,7 +252,7 @@ class ONNXSource:
     def _complete(self) -> Any:
         """Return the model with all weights in memory."""
         try:
-            _load(_external(self.model))
+            _load(_external_weights(self.model))
         except Exception as error:  # file errors and those of onnx_ir share no base
             raise ArtifactError(f"{self.file.path}: not a usable ONNX model: {one_line(error)}") from None
         return self.model
@@ -414,7 +414,7 @@ def _unzipped(file: ONNXFile) -> Any:
     return model
 
 
-def _external(model: Any) -> list[Any]:
+def _external_weights(model: Any) -> list[Any]:
     """Return the weights of a model, and of graphs within its nodes, that are still in files beside it."""
     ir = _imported("onnx_ir")
     weights = [value for graph in model.graphs() for value in graph.initializers.values()]

@@ -196,7 +196,7 @@ def _error(message: Message) -> NNPipeError:
 
 
 _AHEAD = 8
-log_upload = logging.getLogger("nnpipe")
+_upload_log = logging.getLogger("nnpipe")
 
 
 def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: float) -> LoadedModel:
@@ -228,7 +228,7 @@ def upload(connection: Connection, artifact: Artifact, name: str, load_timeout: 
     except TargetError as error:
         if error.code != ErrorCode.DAMAGED or not had:
             raise
-    log_upload.info("what the target had of the model was something else; it is sent once more")
+    _upload_log.info("what the target had of the model was something else; it is sent once more")
     _send(connection, artifact, name)
     return _loaded(connection, load_timeout)
 
@@ -243,7 +243,7 @@ def _send(connection: Connection, artifact: Artifact, name: str) -> int:
             if had > size:
                 raise RemoteProtocolError(f"the target claims {had:,} bytes of a model of {size:,}")
             if had:
-                log_upload.info("the target has %s of the model's %s bytes already", f"{had:,}", f"{size:,}")
+                _upload_log.info("the target has %s of the model's %s bytes already", f"{had:,}", f"{size:,}")
             _send_parts(connection, file, had, size)
     except OSError as error:
         if isinstance(error, ArtifactError) or error.filename is None:

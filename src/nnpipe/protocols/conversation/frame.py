@@ -212,7 +212,6 @@ def size_of(parts: Sequence[Buffer]) -> int:
 
 
 STAGING = 1 << 13
-_FRAME_READER_CRC32 = zlib.crc32
 
 Admit = Callable[[int, int, int, int], "memoryview | None"]
 """Checks a header (kind, flags, number, length): raises an error, or returns the memory for the payload."""
@@ -301,7 +300,7 @@ class FrameReader:
                 return None
             staging = self._staging
             magic, version, kind, flags, number, length, check, own = read_header(staging, begin)
-            if _FRAME_READER_CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
+            if _CRC32(staging[begin : begin + CHECKED_SIZE]) != own or magic != MAGIC:
                 raise RemoteProtocolError(
                     "something came that is not a frame of nnpipe, or a frame's header was damaged"
                 )

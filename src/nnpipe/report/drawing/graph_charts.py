@@ -116,7 +116,7 @@ def _centres(rows: list[list[int]], boxes: int) -> tuple[dict[int, float], float
 
 
 _TALLEST = 1.2  # times the width
-_BOX_CHARTS_LETTERS = 24
+_MOST_EDGE_LETTERS = 24
 Corners = tuple[float, float, float, float]
 """Left, top, right and bottom, in points."""
 
@@ -146,7 +146,7 @@ def boxed_frame(chart: BoxedFrame) -> Drawing:
             shapes.append(
                 Path((np.concatenate([outline, outline[:1]]),), stroke=colour, width=1.6, dashed=dashed, tip=text)
             )
-            labels.append((edges, shortened(clean(text), _BOX_CHARTS_LETTERS), colour, dashed))
+            labels.append((edges, shortened(clean(text), _MOST_EDGE_LETTERS), colour, dashed))
         extent = np.array([chart.width, chart.height])
         for points in (np.clip(line, 0, extent) * scale + (left, above) for line in group.lines):
             if len(points) > 1:

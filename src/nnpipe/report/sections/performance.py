@@ -62,11 +62,11 @@ def _table(candidate: Candidate, load: Mapping[str, Any]) -> Block:
     rate = len(inference) / (busy_ns / 1e9) if busy_ns else None
     rows = [
         ("scenario", clean(load.get("scenario", ""), 40)),
-        ("samples in a query", _whole_load(load.get("samples_per_query"))),
+        ("samples in a query", _count_text(load.get("samples_per_query"))),
         ("queries a second asked for", digits(_number(load.get("rate")), 4)),
         ("queries a second answered", digits(rate, 4)),
         ("ended by", clean(load.get("ended", ""), 40)),
-        ("due and not sent when it ended", _whole_load(load.get("unanswered"))),
+        ("due and not sent when it ended", _count_text(load.get("unanswered"))),
     ]
     punctuality = Punctuality.of(inference)
     if punctuality is not None:
@@ -121,7 +121,7 @@ def _number(value: object) -> float | None:
     return float(value) if math.isfinite(value) and value > 0 else None
 
 
-def _whole_load(value: object) -> str:
+def _count_text(value: object) -> str:
     return count(value) if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15 else ""
 
 

@@ -295,13 +295,13 @@ def _slug(view: SearchView, objective: str) -> str:
     return f"objective-{list(view.found.objectives).index(objective) + 1}"
 
 
-_SEARCH_TRIALS_ROWS, _COLUMNS, _OPEN = 1000, 12, 6
+_MOST_TRIAL_ROWS, _COLUMNS, _OPEN = 1000, 12, 6
 _EXAMPLES = 5
 
 
 def search_trials(view: SearchView) -> Section:
     """Return the section on the trials: all of them in a table, and why some failed."""
-    return Section("Trials", (*_failures(view), _table_search_trials(view)))
+    return Section("Trials", (*_failures(view), _trials_table(view)))
 
 
 def search_method(view: SearchView) -> Section:
@@ -333,14 +333,14 @@ def _failures(view: SearchView) -> Iterator[Block]:
     )  # fmt: skip
 
 
-def _table_search_trials(view: SearchView) -> Table | Paragraph:
+def _trials_table(view: SearchView) -> Table | Paragraph:
     found = view.found
     if not found.trials:
         return Paragraph("There are no trials yet.", "note")
     objectives = list(found.objectives)
     axes = list(view.axes(objectives[0]))[:_COLUMNS]
     order = _ordered(view)
-    shown = order[:_SEARCH_TRIALS_ROWS]
+    shown = order[:_MOST_TRIAL_ROWS]
     noted = any(trial.message or trial.origin for trial in shown)
     rows = []
     for trial in shown:
@@ -399,7 +399,7 @@ def _ordered(view: SearchView) -> list[TrialEntry]:
     known = {trial.number for trial in finished}
     states = ("pruned", "failed", "finished", "running", "waiting")
     rest = sorted((t for t in view.found.trials if t.number not in known), key=lambda t: states.index(t.state))
-    if len(finished) + len(rest) <= _SEARCH_TRIALS_ROWS:
+    if len(finished) + len(rest) <= _MOST_TRIAL_ROWS:
         return [*finished, *rest]
-    room = max(_SEARCH_TRIALS_ROWS - len(rest), _SEARCH_TRIALS_ROWS * 9 // 10)
+    room = max(_MOST_TRIAL_ROWS - len(rest), _MOST_TRIAL_ROWS * 9 // 10)
     return [*finished[:room], *rest, *finished[room:]]

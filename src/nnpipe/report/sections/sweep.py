@@ -383,7 +383,7 @@ def device_table(found: Found) -> Table:
     rows = []
     for each in found.devices:
         figures = each.again.figures if each.again is not None else {}
-        claimed = [_figure_cell_sweep_devices(figures.get(metric.name), metric) for metric in (found.choose, *metrics)]
+        claimed = [_device_figure_cell(figures.get(metric.name), metric) for metric in (found.choose, *metrics)]
         rows.append((Cell(each.name), Cell(_price(found, each)), Cell(_said(found, each)), *claimed))
     heads = [metric.heading for metric in (found.choose, *metrics)]
     caption = "The best candidate on each device, as measured again there"
@@ -406,14 +406,14 @@ def _best_cell(found: Found, device: FoundDevice, model: str) -> Cell:
     mine = [point for point in found.points if point.device == device.name and point.model == model]
     chosen = next((point for point in mine if point.title == device.chosen), None)
     if chosen is not None and device.again is not None:
-        return _figure_cell_sweep_devices(device.again.figures.get(found.choose.name), found.choose, chosen.combination)
+        return _device_figure_cell(device.again.figures.get(found.choose.name), found.choose, chosen.combination)
     able = [point for point in mine if point.qualifies and found.choose.name in point.figures]
     known = [(point.figures[found.choose.name], point) for point in able if point.title not in device.refuted]
     known = [(figure, point) for figure, point in known if figure.value is not None]
     if known:
         sign = 1 if found.choose.less_is_better else -1
         figure, point = min(known, key=lambda pair: (sign * (pair[0].value or 0.0), pair[1].title))
-        return _figure_cell_sweep_devices(figure, found.choose, point.combination)
+        return _device_figure_cell(figure, found.choose, point.combination)
     if able:
         return Cell("none qualifies", None, "did not hold when measured again")
     return Cell("none qualifies", None, _why_not(found, mine)) if mine else Cell("not measured")
@@ -431,7 +431,7 @@ def _said(found: Found, device: FoundDevice) -> str:
     return next((point.combination for point in found.points if point.title == device.chosen), device.chosen)
 
 
-def _figure_cell_sweep_devices(known: Figure | None, metric: Quantity, note: str = "") -> Cell:
+def _device_figure_cell(known: Figure | None, metric: Quantity, note: str = "") -> Cell:
     if known is None or known.value is None:
         return Cell(NOTHING, None, note)
     return Cell(written(metric, known.value), known.value, note or interval(metric, known))

@@ -17,7 +17,7 @@ from nnpipe.jobs.jobs import refresh
 from nnpipe.jobs.local import HERE
 from nnpipe.jobs.place import ABSENT, Unreached
 from nnpipe.jobs.place_address import place_at
-from nnpipe.jobs.publishing import COLLECT_RESULTS_LOG, tell_storage
+from nnpipe.jobs.publishing import COLLECTED_LOG, tell_storage
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import clean
 from nnpipe.report.writers.terminal import to_text
@@ -169,9 +169,9 @@ def _kept(database: RunDatabase, job: JobRecord) -> bytes | None:
     """Return the log of a job that has ended; ``None`` if the job runs or the run database does not have the log."""
     if not (job.ended and job.settled) or database.opened_by[1] is None:
         return None
-    if all(artifact.name != COLLECT_RESULTS_LOG for artifact in database.artifacts.list(job.id)):
+    if all(artifact.name != COLLECTED_LOG for artifact in database.artifacts.list(job.id)):
         return None
-    return database.artifacts.path(job.id, COLLECT_RESULTS_LOG).read_bytes()
+    return database.artifacts.path(job.id, COLLECTED_LOG).read_bytes()
 
 
 def _pause(job: JobRecord) -> float:

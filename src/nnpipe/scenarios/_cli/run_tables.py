@@ -32,7 +32,7 @@ def differences(runs: Sequence[RunRecord]) -> dict[str, str]:
     found = {}
     for alike in experiments.values():
         facts = [_facts(run) for run in alike]
-        names = _telling(facts)
+        names = _distinguishing_names(facts)
         for run, own in zip(alike, facts, strict=True):
             found[run.id] = ", ".join(_words(own, facts, names))
     return found
@@ -56,11 +56,11 @@ def _words(own: Mapping[str, str], facts: Sequence[Mapping[str, str]], names: Se
     others = [other for other in facts if other is not own]
     for name in names:
         if name in own and others:
-            yield _worded(name, own[name], names)
+            yield _setting_text(name, own[name], names)
         others = [other for other in others if other.get(name) == own.get(name)]
 
 
-def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
+def _distinguishing_names(facts: Sequence[Mapping[str, str]]) -> list[str]:
     """Return the names of facts that together divide runs into as many groups as all of them, the best first."""
     names = dict.fromkeys(name for own in facts for name in own)
     columns = {name: [own.get(name, "") for own in facts] for name in names}
@@ -69,13 +69,13 @@ def _telling(facts: Sequence[Mapping[str, str]]) -> list[str]:
     parts: list[tuple[str, ...]] = [()] * len(facts)
     chosen: list[str] = []
     while len(set(parts)) < groups:
-        best = min(columns, key=lambda name: (-_divided(parts, columns[name]), *_cost(name, columns[name])))
+        best = min(columns, key=lambda name: (-_count_groups(parts, columns[name]), *_cost(name, columns[name])))
         parts = [(*part, value) for part, value in zip(parts, columns.pop(best), strict=True)]
         chosen.append(best)
     return chosen
 
 
-def _divided(parts: Sequence[tuple[str, ...]], values: Sequence[str]) -> int:
+def _count_groups(parts: Sequence[tuple[str, ...]], values: Sequence[str]) -> int:
     return len(set(zip(parts, values, strict=True)))
 
 
@@ -86,7 +86,7 @@ def _cost(name: str, values: Sequence[str]) -> tuple[bool, bool, int]:
     return around, last not in ("title", "class"), max(map(len, values))
 
 
-def _worded(name: str, value: str, names: Sequence[str]) -> str:
+def _setting_text(name: str, value: str, names: Sequence[str]) -> str:
     first, _, last = name.rpartition(".")
     value = clean(value, _LONGEST)
     if name in ("title", "host"):
@@ -98,7 +98,7 @@ def _worded(name: str, value: str, names: Sequence[str]) -> str:
 
 
 _SHOWN = 5  # trials
-_SEARCH_TABLES_LONGEST = 24
+_LONGEST_VALUE = 24
 
 
 def search_details(database: RunDatabase, search: SearchRecord) -> list[str]:
@@ -137,7 +137,7 @@ def _row(trial: Mapping[str, Any], objectives: Mapping[str, str], names: list[st
 def _text(value: Any) -> str:
     if value is None:
         return "-"
-    return f"{value:.6g}" if isinstance(value, float) else clean(str(value), _SEARCH_TABLES_LONGEST)
+    return f"{value:.6g}" if isinstance(value, float) else clean(str(value), _LONGEST_VALUE)
 
 
 def listing(runs: Sequence[RunRecord], fields: Sequence[str], searches: Mapping[str, SearchRecord]) -> str:

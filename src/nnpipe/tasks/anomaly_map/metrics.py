@@ -23,7 +23,7 @@ from nnpipe.tasks.anomaly.task import area_up_to, roc_area
 # few good pixels are alarms, and finely among the bad pixels.
 
 MOST_LEVELS = 1024
-_LEVELS_PARTS = 256
+_MOST_GROUPS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ class Levels:
         return cls(score, *parts)
 
 
-def starts_of_groups(good: Floats, bad: Floats, parts: int = _LEVELS_PARTS) -> npt.NDArray[np.int64]:
+def starts_of_groups(good: Floats, bad: Floats, parts: int = _MOST_GROUPS) -> npt.NDArray[np.int64]:
     """Return the first level of each of at most ``3 * parts`` groups.
 
     Parameters

@@ -15,7 +15,7 @@ from nnpipe.analysis.classification import true_class_rank
 from nnpipe.core.arguments import argument
 from nnpipe.core.errors import ArtifactError, SpecMismatch
 from nnpipe.core.evaluation import Evaluation
-from nnpipe.core.quality_metric import QualityMetric, numbered
+from nnpipe.core.quality_metric import QualityMetric, index_distinct
 from nnpipe.core.task import Task
 from nnpipe.core.tensors import Batch, DatasetSpec, show_shape
 from nnpipe.tasks.classification.metrics import METRICS, SCORE_METRICS, SCORES, top_k_metric
@@ -39,7 +39,7 @@ def prediction_doubts(evaluation: Evaluation) -> Iterator[tuple[str, str]]:
     if len(evaluation) < _FEWEST:
         return
     truth, predicted = evaluation.arrays["truth"], evaluation.arrays["predicted"]
-    numbers, classes = numbered(np.concatenate([truth, predicted]))
+    numbers, classes = index_distinct(np.concatenate([truth, predicted]))
     true, told = (np.bincount(half, minlength=len(classes)) for half in np.split(numbers, 2))
     chance = chance_p_value(true, told, int(np.count_nonzero(truth == predicted)))
     if chance is not None and chance > SIGNIFICANCE:

@@ -146,7 +146,7 @@ def padded(masks: list[Integers], most: int | None = None) -> Integers:
     return found
 
 
-DrawingFloats = npt.NDArray[np.floating]
+AnyFloats = npt.NDArray[np.floating]
 
 _FAR = float(1 << 30)
 
@@ -182,7 +182,7 @@ def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], give
             )
         return padded([runs_of(masks[thing][:height, :width] > 0.5) for thing in wanted])
     frame = predictions["frame"][place]
-    boxes: DrawingFloats | None = None
+    boxes: AnyFloats | None = None
     if "boxes" in predictions:
         own = predictions["boxes"][place][None].astype(np.float64)
         boxes = np.nan_to_num(in_pixels(own, frame[None], np.asarray(size)[None])[0], nan=0, posinf=_FAR, neginf=-_FAR)
@@ -205,7 +205,7 @@ def runs_in_picture(predictions: Batch, place: int, size: npt.NDArray[Any], give
     return padded(found)
 
 
-def _of_box(mask: npt.NDArray[Any], box: DrawingFloats, height: int, width: int) -> Integers:
+def _of_box(mask: npt.NDArray[Any], box: AnyFloats, height: int, width: int) -> Integers:
     """Return the runs of a mask that covers a box, as torchvision's ``paste_masks_in_image`` draws it.
 
     Parameters

@@ -154,7 +154,7 @@ class GradientNorms(WritingCallback):
         save_figure(fit, "gradients", picture)
 
 
-_ACTIVATIONS_NAMES = ("mean", "deviation", "zeros")
+_ACTIVATION_FIGURES = ("mean", "deviation", "zeros")
 
 
 class ActivationStatistics(WritingCallback):
@@ -201,7 +201,9 @@ class ActivationStatistics(WritingCallback):
             import torch
 
             values = torch.stack(list(self._found.values())).tolist()
-            named = {n: dict(zip(_ACTIVATIONS_NAMES, v, strict=True)) for n, v in zip(self._found, values, strict=True)}
+            named = {
+                n: dict(zip(_ACTIVATION_FIGURES, v, strict=True)) for n, v in zip(self._found, values, strict=True)
+            }
             self.state.rows.append({"epoch": fit.epoch, "layers": named})
 
     def on_epoch_end(self, fit: Fit) -> None:
@@ -212,7 +214,7 @@ class ActivationStatistics(WritingCallback):
         write_table(fit, "activations", rows)
         names = list(dict.fromkeys(name for row in rows for name in row["layers"]))
         picture = new_figure(11, 1.5 + 0.2 * min(40, len(names)))
-        for axes, figure in zip(picture.subplots(1, 3, sharey=True), _ACTIVATIONS_NAMES, strict=True):
+        for axes, figure in zip(picture.subplots(1, 3, sharey=True), _ACTIVATION_FIGURES, strict=True):
             values = [[row["layers"].get(name, {}).get(figure, np.nan) for row in rows] for name in names]
             heat_map(axes, np.array(values), names, [str(row["epoch"]) for row in rows], label="")
             axes.set(title="share of zeros" if figure == "zeros" else f"{figure} of outputs", xlabel="epoch")

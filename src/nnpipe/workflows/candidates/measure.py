@@ -30,7 +30,7 @@ from nnpipe.measuring.load_options import LoadOptions
 from nnpipe.measuring.measure_options import MeasureOptions
 from nnpipe.measuring.quality_doubts import quality_doubts
 from nnpipe.measuring.run import Run
-from nnpipe.workflows.candidates.model_files import built_size, model_size, remove_model
+from nnpipe.workflows.candidates.model_files import built_bytes, model_size, remove_model
 from nnpipe.workflows.candidates.model_process import ModelProcess
 from nnpipe.workflows.candidates.spec import CandidateSpec
 from nnpipe.workflows.explanation.profile_apart import profile_apart
@@ -261,7 +261,7 @@ def _size_entries(run: Run, artifact: Artifact) -> dict[str, Any]:
     """Return the bytes that the model takes, and of what they are unless they are those of its files."""
     stats = run.timing.get("session") or {}
     entries: dict[str, Any] = {"size": model_size(artifact, stats)}
-    return entries if built_size(stats) is None else {**entries, "size_of": "code and constants, as built"}
+    return entries if built_bytes(stats) is None else {**entries, "size_of": "code and constants, as built"}
 
 
 def verify_here(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from nnpipe.core.registry import components, find
 from nnpipe.core.runtime import Runtime
 from nnpipe.core.tensors import IOSpec
 from nnpipe.formats.model_folder import CONFIGURATION as GENAI_CONFIGURATION
-from nnpipe.formats.model_folder import LISTING, TRANSFORMERS_FOLDER_CONFIGURATION, listed_size
+from nnpipe.formats.model_folder import LISTING, TRANSFORMERS_CONFIGURATION, listed_size
 from nnpipe.formats.onnx import read_onnx
 from nnpipe.frameworks.c_source import FORMAT as C_SOURCE
 from nnpipe.modelwrappers.files.file_formats import FORMATS, told_format, wrapper_of
@@ -52,9 +52,9 @@ def generator_of_folder(path: Path) -> type[ModelWrapper] | None:
     """
     if (path / GENAI_CONFIGURATION).is_file():
         return find("ONNXRuntimeGenAIModel", ModelWrapper)
-    if not (path / TRANSFORMERS_FOLDER_CONFIGURATION).is_file():
+    if not (path / TRANSFORMERS_CONFIGURATION).is_file():
         return None
-    kinds = read_object(path / TRANSFORMERS_FOLDER_CONFIGURATION).get("architectures")
+    kinds = read_object(path / TRANSFORMERS_CONFIGURATION).get("architectures")
     named = [each for each in kinds if isinstance(each, str)] if isinstance(kinds, list) else []
     generates = any(each.endswith(("ForCausalLM", "LMHeadModel")) for each in named)
     return find("TransformersGenerator", ModelWrapper) if generates else None
@@ -154,7 +154,7 @@ def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({
     stats
         What the session tells that runs it.
     """
-    built = built_size(stats)
+    built = built_bytes(stats)
     if built is not None or artifact.format == C_SOURCE:
         return built
     if artifact.format == "onnx":
@@ -165,7 +165,7 @@ def model_size(artifact: Artifact, stats: Mapping[str, Any] = MappingProxyType({
     return artifact.size
 
 
-def built_size(stats: Mapping[str, Any]) -> int | None:
+def built_bytes(stats: Mapping[str, Any]) -> int | None:
     """Return the bytes of code and constants that a session tells; ``None`` for those that run a file as it is."""
     board, target = stats.get("board"), stats.get("target")
     if isinstance(board, Mapping):

@@ -38,7 +38,7 @@ from nnpipe.workflows.workers.machine_turns import LeaseRenewal
 log = logging.getLogger("nnpipe")
 
 LEASE_SECONDS = 60.0
-_DEVICE_TURNS_SHORTEST_PAUSE, _DEVICE_TURNS_LONGEST_PAUSE = 0.05, 1.0  # seconds between two looks at a queue
+_SHORTEST_TURN_PAUSE, _LONGEST_TURN_PAUSE = 0.05, 1.0  # seconds between two looks at a queue
 
 
 class DeviceLeaseLost(NNPipeError):
@@ -106,7 +106,7 @@ class DeviceTurns(Closing):
         return self._database.devices.give_back(number)
 
     def _wait(self, device: Device, number: int) -> None:
-        queues, pause, shown = self._database.devices, _DEVICE_TURNS_SHORTEST_PAUSE, ""
+        queues, pause, shown = self._database.devices, _SHORTEST_TURN_PAUSE, ""
         while True:
             tickets = queues.tickets(device.name)  # only who is the first has something to write
             if number not in [each.number for each in tickets]:
@@ -119,7 +119,7 @@ class DeviceTurns(Closing):
                 shown = told
             if self._over.wait(pause):
                 raise NNPipeError(f"{device.name}: nobody waits for it any more")
-            pause = min(2 * pause, _DEVICE_TURNS_LONGEST_PAUSE)
+            pause = min(2 * pause, _LONGEST_TURN_PAUSE)
 
 
 def who() -> str:

@@ -66,7 +66,7 @@ def wrapper_showing(path: Path) -> tuple[ModelWrapper, Path]:
     raise NotSupported(f"{path}: neither it nor a file that it was made from shows its graph")
 
 
-_MEMORY_USE_RUNS = 5
+_MEMORY_RUNS = 5
 
 
 def memory_use(path: Path, runtime: Runtime, shapes: Shapes, seconds: float = 0.0) -> MemoryUse:
@@ -101,7 +101,7 @@ def measure_here(request: Mapping[str, Any]) -> dict[str, Any]:
         batch = random_inputs(session.io, shapes)
         loaded = psutil.Process().memory_info().rss
         resets = _reset_peak()
-        for _ in range(_MEMORY_USE_RUNS):
+        for _ in range(_MEMORY_RUNS):
             session.infer(batch)
         peak = _peak() if resets else None
         size = model_size(artifact, session.stats())

@@ -19,7 +19,7 @@ from nnpipe.measuring.run import Run
 from nnpipe.report.document import Cell, Table
 from nnpipe.report.formatting import BASES
 from nnpipe.report.inputs.sweep_file import KIND
-from nnpipe.report.inputs.sweep_file import SCHEMA as SweepFileSCHEMA
+from nnpipe.report.inputs.sweep_file import SCHEMA as SUMMARY_SCHEMA
 from nnpipe.report.quantity_text import kinds, ranged, written
 from nnpipe.report.writers.terminal import to_text
 from nnpipe.workflows.devices.device import Device
@@ -139,7 +139,7 @@ def summary(
         "cost_by": basis or None,
     }
     return {
-        "schema": SweepFileSCHEMA,
+        "schema": SUMMARY_SCHEMA,
         "kind": KIND,
         "title": sweep.title,
         "confidence": sweep.confidence,
@@ -300,7 +300,7 @@ def certificate(
         "compilers": [shown_settings(compiler.describe()) for compiler in point.compilers],
         "runtime": shown_settings(point.runtime.describe()) if point.runtime else None,
         "batch_size": point.measure.inference_batch_size,
-        **_device_certificate(point, confirmation),
+        **_device_entries(point, confirmation),
         "dataset": {**shown_settings(sweep.dataset.describe()), "split": "test", "samples": samples.tolist()},
         "confidence": sweep.confidence,
         "confidence_of_each": level_of(sweep),
@@ -321,7 +321,7 @@ def certificate(
     }
 
 
-def _device_certificate(point: Point, run: Run) -> dict[str, Any]:
+def _device_entries(point: Point, run: Run) -> dict[str, Any]:
     """Return the device of a chosen candidate, with what the machine told about itself when it was measured again."""
     if point.device is None:
         return {}

@@ -21,7 +21,7 @@ from nnpipe.core.model import ModelWrapper
 from nnpipe.core.progress import Progress, silent
 from nnpipe.core.registry import find
 from nnpipe.datasets.arrays import write_arrays
-from nnpipe.formats.model_folder import TRANSFORMERS_FOLDER_CONFIGURATION
+from nnpipe.formats.model_folder import TRANSFORMERS_CONFIGURATION
 from nnpipe.frameworks.torch_program import dynamic_shapes
 from nnpipe.modelwrappers.files.file_formats import format_of, wrapper_of
 from nnpipe.tasks.regression.task import Regression
@@ -68,7 +68,7 @@ def models_of(
     if isinstance(model, LiveModel):
         return [(model.wrapper, model.save(folder / "weights").path)]
     if isinstance(model, (str, Path)):
-        if (Path(model) / TRANSFORMERS_FOLDER_CONFIGURATION).is_file():
+        if (Path(model) / TRANSFORMERS_CONFIGURATION).is_file():
             return _of_folder(Path(model), samples, dict(preparation))
         return _of_file(Path(model), dict(preparation), as_given)
     above = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(model).__mro__}

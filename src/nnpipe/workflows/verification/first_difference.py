@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nnpipe.analysis.channel_errors import Array, rounded_to_8_bits
+from nnpipe.analysis.channel_errors import Array, round_to_8_bits
 from nnpipe.analysis.suspect_operations import Level, Suspect, between, coarsest, sure_for, suspects_among
 from nnpipe.analysis.tensor_pairing import ComputedTensor, Pair, TensorPairing, comparable
 from nnpipe.analysis.weight_changes import Weighing
@@ -235,15 +235,15 @@ def divergence(values: PairedValues, claims: Iterable[Claim]) -> Divergence:
     at_rest = values.recompute({pair.source.tensor: np.zeros_like(pair.expected) for pair in pairs}, resting=True)
     computed, weighted = _computed(graph), _weighted(graph)
     places = _places(values.other_graph)
-    exact = _exact(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
+    exact = _unrounded_tensors(values) if numbers_of(claims) in WEIGHTS_ONLY else ()
     dynamic = numbers_of(claims) == "int8-weights"  # operations round their inputs themselves
-    rounded = {name: rounded_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
+    rounded = {name: round_to_8_bits(array) for name, array in values.given().items()} if dynamic else {}
     from_rounded = values.recompute(rounded) if rounded else {}
     levels, suspects = suspects_among(pairs, axis, claims, computed, weighted, places, at_rest, exact, from_rounded)
     return Divergence(levels, suspects, coarsest(levels, weighted))
 
 
-def _exact(values: PairedValues) -> set[str]:
+def _unrounded_tensors(values: PairedValues) -> set[str]:
     """Return the source's tensors of pairs that both models compute without integers, and the source without weights.
 
     They are computed from the pairs before them.
@@ -251,7 +251,7 @@ def _exact(values: PairedValues) -> set[str]:
     graph, other_graph = values.graph, values.other_graph
     known, paired = {pair.source.tensor for pair in values.pairs}, {pair.other.tensor for pair in values.pairs}
     computed, others, within = _computed(graph), _computed(other_graph), weighted_within(values)
-    rounded, rounded_there = _rounded(graph), _rounded(other_graph)
+    rounded, rounded_there = _integer_tensors(graph), _integer_tensors(other_graph)
     return {
         pair.source.tensor
         for pair in values.pairs
@@ -261,7 +261,7 @@ def _exact(values: PairedValues) -> set[str]:
     }
 
 
-def _rounded(graph: Graph) -> set[str]:
+def _integer_tensors(graph: Graph) -> set[str]:
     """Return the tensors that are computed with integers that stand for real numbers."""
     scaled = {name for name, spec in graph.tensors.items() if spec.scale is not None}
     return {

@@ -200,7 +200,7 @@ def split(op: OperatorView) -> CStep:
     op.expect(len(axes) == 1, "it has several axes")
     axis, count = op.axis(axes[0], len(data.shape)), len(op.outputs)
     op.expect(count > 0 and data.shape[axis] % count == 0, "its parts have different sizes")
-    return _cut_parts(op, 1, axis, [data.shape[axis] // count] * count, True)
+    return _split_step(op, 1, axis, [data.shape[axis] // count] * count, True)
 
 
 def split_v(op: OperatorView) -> CStep:
@@ -210,14 +210,14 @@ def split_v(op: OperatorView) -> CStep:
     axis = op.axis(axes[0], len(data.shape))
     op.expect(lengths.count(-1) <= 1, "several lengths are left open")
     lengths = [data.shape[axis] - sum(n for n in lengths if n != -1) if n == -1 else n for n in lengths]
-    return _cut_parts(op, 0, axis, lengths, True)
+    return _split_step(op, 0, axis, lengths, True)
 
 
 def unpack(op: OperatorView) -> CStep:
     """Return the step of UNPACK."""
     data = op.input(0)
     axis = op.axis(op.operator.option(1, "<i"), len(data.shape))
-    return _cut_parts(op, 0, axis, [1] * len(op.outputs), False)
+    return _split_step(op, 0, axis, [1] * len(op.outputs), False)
 
 
 def gather(op: OperatorView) -> CStep:
@@ -254,7 +254,7 @@ def _gathered(op: OperatorView, count: int, lengths: Sequence[int], elements: in
     )  # fmt: skip
 
 
-def _cut_parts(op: OperatorView, place: int, axis: int, lengths: Sequence[int], keeps: bool) -> CStep:
+def _split_step(op: OperatorView, place: int, axis: int, lengths: Sequence[int], keeps: bool) -> CStep:
     """Return the step that copies parts along an axis; each keeps the axis, or has a length of 1 there."""
     data = op.input(place)
     op.expect(len(lengths) > 0 and min(lengths) > 0 and sum(lengths) == data.shape[axis], "its parts are none")

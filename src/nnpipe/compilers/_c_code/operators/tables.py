@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nnpipe.compilers._c_code.fixed_point import LIMITS, multiplier_of, quantised_range, rescaled, scale_of, zero_of
-from nnpipe.compilers._c_code.fixed_point import inverse_root as inverse_root_rescaling
-from nnpipe.compilers._c_code.fixed_point import rounded as rounded_fixed_point
+from nnpipe.compilers._c_code.fixed_point import inverse_root as fixed_point_inverse_root
+from nnpipe.compilers._c_code.fixed_point import rounded as round_half_away
 from nnpipe.compilers._c_code.operators.quantised_layer import CLAMP, CLAMP_Q, RESCALE
 from nnpipe.compilers._c_code.step import C_TYPES, SUFFIXES, CKernel, CStep, OperatorView, text_of
 from nnpipe.core.errors import CompileError
@@ -164,7 +164,7 @@ def inverse_square_root(op: OperatorView) -> CStep:
     def value(x: int) -> int:
         if x <= zero:
             return 127
-        inverse, by = inverse_root_rescaling(x - zero)
+        inverse, by = fixed_point_inverse_root(x - zero)
         return out_zero + rescaled(rescaled(1, inverse, by + 20), multiplier, shift - 20)
 
     return table(op, value)
@@ -228,7 +228,7 @@ def looked_up(op: OperatorView, function: Callable[[float], float]) -> CStep:
 
     def value(x: int) -> int:
         found = np.float32(function(float(scale * np.float32(x - zero))))
-        return rounded_fixed_point(float(np.clip(found * steps, -1e9, 1e9))) + out_zero
+        return round_half_away(float(np.clip(found * steps, -1e9, 1e9))) + out_zero
 
     return table(op, value)
 
@@ -254,20 +254,20 @@ def table(op: OperatorView, value: Callable[[int], int]) -> CStep:
 
 def relu(op: OperatorView) -> CStep:
     """Return the step of RELU."""
-    return _clamped_unary(op, 1)
+    return _relu(op, 1)
 
 
 def relu_n1_to_1(op: OperatorView) -> CStep:
     """Return the step of RELU_N1_TO_1."""
-    return _clamped_unary(op, 2)
+    return _relu(op, 2)
 
 
 def relu6(op: OperatorView) -> CStep:
     """Return the step of RELU6."""
-    return _clamped_unary(op, 3)
+    return _relu(op, 3)
 
 
-def _clamped_unary(op: OperatorView, activation: int) -> CStep:
+def _relu(op: OperatorView, activation: int) -> CStep:
     op.expect_shape(op.input(0).shape)
     if op.types() == ("float32", "float32"):
         low, high = ((0.0, math.inf), (-1.0, 1.0), (0.0, 6.0))[activation - 1]
