@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import Any
 
 CPU_SECONDS, WALL_SECONDS, BYTES = 20.0, 120.0, 1 << 30
+_MOST_ADDED = 16 << 20  # bytes that one change adds
 _HARMFUL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _IMPORTED = (
     "numpy",
@@ -139,6 +140,11 @@ _WORDS = (
 _TOKEN = re.compile(rb"[A-Za-z_]\w*|-?\d+(?:\.\d+)?|\"[^\"\n]*\"|[\[\]{}:,<>=]")
 
 
+def repeated(part: bytes, times: int) -> bytes:
+    """Return a part so many times, or as often as fits into the bytes that a change may add."""
+    return part * min(times, max(1, _MOST_ADDED // max(1, len(part))))
+
+
 def changed(content: bytes, textual: bool, draw: random.Random) -> bytes:
     """Return a content with one to four changes."""
     for _ in range(draw.choice((1, 1, 1, 2, 3, 4))):
@@ -184,11 +190,12 @@ def _changed_text(content: bytes, draw: random.Random) -> bytes:
     if kind == 0:
         return b"".join(lines[:line] + lines[line + 1 :])
     if kind == 1:
-        return b"".join(lines[: line + 1] + lines[line : line + 1] * draw.choice((1, 2, 5000)) + lines[line + 1 :])
+        more = repeated(lines[line], draw.choice((1, 2, 5000)))
+        return b"".join([*lines[: line + 1], more, *lines[line + 1 :]])
     if kind == 2:
         new = other.group()
     elif kind == 3:
-        new = token.group() * draw.choice((2, 50, 100_000))
+        new = repeated(token.group(), draw.choice((2, 50, 100_000)))
     else:
         new = draw.choice(_WORDS).encode()
         if token.group().startswith(b'"') and draw.random() < 0.7:
